@@ -211,7 +211,7 @@ def _inner_flags(flags: Any) -> _Flags:
 
 
 class _Compiler(compiler.CompilerBase):
-    """numba's compiler for functions that do not call Python, with the changes listed above."""
+    """numba's compiler for functions that do not call Python, with the changes of this module."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

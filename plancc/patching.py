@@ -241,9 +241,9 @@ def _ids(
     """Return ids of the graphs, and for each graph a key for every vertex.
 
     Vertices of two graphs are the same if they have the same key. Without types, the keys are the
-    ids, and the returned ids are those of the first graph. With types, the returned ids are the
-    distinct ids of all graphs, and the key is ``type * number of distinct ids + position among the
-    distinct ids``.
+    ids, and the ids of the first graph are returned. With types, the returned ids are the distinct
+    ids of all graphs, and the key is ``type * number of distinct ids + position among the distinct
+    ids``.
 
     Parameters:
         of: For each graph, its number of vertices, its ids and its types.

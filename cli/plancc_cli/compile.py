@@ -48,7 +48,7 @@ OF_COMPILE = [each for name, each in options.FIELDS.items() if name not in BY_HA
 
 
 def _sections() -> dict[str, tuple[str, ...]]:
-    """Return names of parameters by the title of their section in the help."""
+    """Return, for the title of each section of the help, the names of the section's parameters."""
     found = options.sections_of(OF_COMPILE)
     return {
         "Plan": ("output", "parts", *found["Plan"], "compress"),

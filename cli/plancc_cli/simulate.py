@@ -70,7 +70,7 @@ def show_epoch(plan: str, given: dict[str, Any]) -> None:
 
 
 def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[Basis, Tables, int]:
-    """Return what a prediction needs: its basis, the plan's tables, and the bytes of a word.
+    """Return what a prediction needs: its basis (machine and widths), tables, and bytes of a word.
 
     Parameters:
         plan: Path of the plan.

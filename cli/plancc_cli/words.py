@@ -1,6 +1,6 @@
-"""Sentences for the command line: messages of the library, and messages about interruptions.
+"""Sentences for the command line: messages of plancc's library, and messages about interruptions.
 
-Messages of the library name parameters, which this module replaces by flags.
+If a message of the library names a Python parameter, this module names the flag instead.
 """
 
 from __future__ import annotations

@@ -192,9 +192,9 @@ def _parse(parameter: str, text: str) -> Contender:
 
 
 def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
-    """Return the contenders in a comma-separated string.
+    """Return the contenders (models or partitioners with options) in a comma-separated string.
 
-    If `baseline` is not one of their labels, it is parsed as one more contender.
+    If `baseline` is not the label of one of them, it is parsed as one more contender.
 
     Raises:
         InputError: If there is no contender, or if two have the same label.

@@ -44,7 +44,7 @@ class BatchFigures:
             over the blocks.
         messages (int64[batches]): Number of messages, summed over the blocks.
         work_imbalance (float64[batches]): max / mean - 1 of the kept nonzeros per part; 0 if the
-            mini-batch keeps none.
+            mini-batch keeps no nonzeros.
     """
 
     vertices: Int64Array
@@ -232,8 +232,8 @@ class Estimate:
         """Return the mean with its confidence interval, by Student's t distribution.
 
         Parameters:
-            deviations (float[batches]): For each batch, its figure, less a constant that is the
-                same for all batches (0, for example, or a value near the mean).
+            deviations (float[batches]): For each mini-batch, its figure less a constant that is the
+                same for all mini-batches (0, for example, or a value near the mean).
         """
         batches = len(deviations)
         if batches < 2:

@@ -89,7 +89,7 @@ def check_unpacked(
         claimed: Size of the data in bytes that a header states.
         paths: The files that hold the data.
         what: Phrase that names the data in the message.
-        per_byte: Bytes of data that every byte of the files allows.
+        per_byte: Largest number of bytes of data for each byte of the files.
     """
     paths = [paths] if isinstance(paths, str | os.PathLike) else paths
     most = largest(*paths, per_byte=per_byte)

@@ -241,7 +241,7 @@ def find_format(path: StrPath, format: str | None = None) -> str:
 
 
 def find_held(obj: Any) -> Held | None:
-    """Return the `Held` of a library's graph object; None for other objects."""
+    """Return the `Held` of a graph object that another library made; None for other objects."""
     holds = (entry.hold for entry in FORMATS.loaded().values() if entry.hold is not None)
     return next((held for hold in holds if (held := hold(obj)) is not None), None)
 

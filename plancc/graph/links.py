@@ -91,7 +91,7 @@ class SplitLinks:
     begins: float = np.inf
 
     def of(self, *kinds: str) -> Pair:
-        """Return the pairs of the given kinds, one kind after the other, int32[2, m]."""
+        """Return the pairs of these `KINDS`, such as "val", one kind after another: int32[2, m]."""
         return np.concatenate([self.pairs[kind] for kind in kinds], axis=1)
 
     def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], Int64Array]:

@@ -32,13 +32,13 @@ def is_mapped(array: Any) -> bool:
 
 
 class MappedRows:
-    """Rows of a mapped matrix that are read when they are used, and converted to `feature_type`.
+    """Rows of a memory-mapped matrix, which are read and converted to `feature_type` on use.
 
     ``rows[key]`` returns an array of the rows at `key`: a slice or row numbers. NumPy's functions
     accept the object as the whole matrix, which they load into memory.
 
     Parameters:
-        source (number[m, width]): A mapped matrix.
+        source (number[m, width]): The memory-mapped matrix.
         order (int[num_rows], optional): Which row of `source` each row of this object is; None if
             the rows are all rows of `source`.
     """

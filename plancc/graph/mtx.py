@@ -138,7 +138,7 @@ def _read_header(path: StrPath, *, pattern: bool = False) -> _Header:
 
 
 def _banner(path: StrPath, banner: bytes) -> tuple[str, str]:
-    """Return field and symmetry from the first line."""
+    """Return the field and the symmetry in `banner`, the first line of a MatrixMarket file."""
     words = banner.decode("latin-1").split()
     # case matters for this word only; Network Repository writes it with one percent sign
     if not words or words[0] not in ("%%MatrixMarket", "%MatrixMarket"):

@@ -125,9 +125,9 @@ class Types:
         return [name for name in self.counts if all(name != end for *_, end in self.relations)]
 
     def advice_to_reach(self, name: str) -> str:
-        """Return advice, after a semicolon, to add reverse relations that lead to a type.
+        """Return "; " and advice to add relations that lead to the type `name`.
 
-        Return "" if no relation begins at the type.
+        These are the reverses of the relations that begin at the type. Return "" if there are none.
         """
         found = [" ".join(each) for each in self.relations if each[0] == name]
         return f"; add the reverse of '{shown(', '.join(found), 100)}'" if found else ""

@@ -109,7 +109,10 @@ def _read_head(
 
 
 def _check_file(folder: str, name: Any, what: str) -> str:
-    """Return `name`; raise InputError unless it is the name of a file inside the folder."""
+    """Return `name`; raise InputError unless it is the name of a file inside the folder.
+
+    `what` begins the message, and says what the file is for.
+    """
     inside = isinstance(name, str) and not os.path.isabs(name) and ".." not in name.split("/")
     if not inside or not os.path.isfile(os.path.join(folder, name)):
         raise InputError(f"{what}: '{shown(name)}' is not a file inside the folder")

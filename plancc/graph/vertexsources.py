@@ -149,12 +149,12 @@ def read_vertex_data(
 def _held(
     name: str, graph: Graph, format: str | None, split: str | None, keys: Keys, required: bool
 ) -> tuple[Mapping[str, Any] | None, str | None]:
-    """Read the arrays of a source.
+    """Read the arrays of a source of vertex data.
 
     Returns:
         held, ids: `held` maps the source's own names to arrays; None if the format of the source
-        holds no vertex data. `ids` is the name of the column of row ids in a table, "" for a table
-        without row ids, and None for other sources.
+        holds no vertex data. `ids`: if the source is a table, the name of its column of row ids, or
+        "" if there is no such column; None for other sources.
     """
     plain, known = name.lower().removesuffix(".gz"), format
     if format is None and required:

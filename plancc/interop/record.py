@@ -257,11 +257,12 @@ def is_typed(record: Mapping[Any, Any]) -> bool:
 
 
 def held_record(record: Record, name: str, format: str) -> Held:
-    """Return a `Held`, which makes a graph in memory from its record.
+    """Return a `Held`: an object in memory that another library made, and that holds a graph.
 
     Parameters:
+        record: The content of the object: its arrays by name.
         name: Name of the object, for messages.
-        format: Name of the format.
+        format: Name of the format, which the source of the graph records.
     """
     return Held(
         name,
@@ -274,7 +275,7 @@ def held_record(record: Record, name: str, format: str) -> Held:
 def format_of_records(
     name: str, read_record: Callable[[StrPath], Record], extensions: tuple[str, ...], **others: Any
 ) -> Format:
-    """Return the format of files that hold one record each.
+    """Return the format of files that hold one record each: a dict with the arrays of a graph.
 
     Parameters:
         name: Name of the format.

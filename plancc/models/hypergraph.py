@@ -17,8 +17,8 @@ from plancc.models.weights import Balance, check_num_parts, vertex_weights
 class HypergraphModel(Model):
     """The column-net hypergraph, whose connectivity-1 cut is the number of rows that parts send.
 
-    ``pins(n_j) = {i : A[i, j] != 0} + {j}`` (equation 10). The paper's matrix always has its
-    diagonal. Here j is added if the diagonal is missing, since the owner of row j sends the row. A
+    ``pins(n_j) = {i : A[i, j] != 0} + {j}`` (Demirci et al. 2022, equation 10). In the paper, A has
+    all diagonal entries. Here j is added if A[j, j] is 0, since the owner of row j sends the row. A
     part with a pin of n_j either owns row j or receives it once. So equation 11 with unit costs
     counts exactly the rows sent, even if the pattern of A is not symmetric::
 

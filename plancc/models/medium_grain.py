@@ -74,7 +74,10 @@ def check_nonzeros_balanced(model: str, balance: str | Balance) -> None:
 
 
 def lighter_columns(matrix: Graph) -> npt.NDArray[np.bool_]:
-    """For every nonzero, whether it belongs to its column in `MediumGrainModel`: bool[nnz]."""
+    """Return for every nonzero whether it belongs to its column, else to its row: bool[nnz].
+
+    `MediumGrainModel` describes to which of the two a nonzero belongs.
+    """
     in_column = np.bincount(matrix.indices, minlength=matrix.num_vertices)
     return lighter_side(matrix.indptr, matrix.indices, matrix.row_nonzeros(), in_column)
 

@@ -280,8 +280,8 @@ class BatchSource:
     def exact(self, weights: npt.NDArray[np.int64]) -> tuple[Hypergraph, Inclusion] | None:
         """Return the column nets of the matrix, and the sampler's probabilities.
 
-        Nets have only the vertices that batches can include. `weights` are the vertex weights of
-        the hypergraph. Return None if the sampler's probabilities are not known.
+        Nets have only the vertices that mini-batches can include. `weights` are the vertex weights
+        of the hypergraph. Return None if the sampler's probabilities are not known.
         """
         indptr, indices = self.population.pattern
         most = 1 + int(np.bincount(indices, minlength=1).max(initial=0))
@@ -390,8 +390,8 @@ def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
     probability. So each net is replaced by several nets: one with the same pins and the cost alpha,
     and for every pin other than the source, one with the cost beta that contains only this pin and
     the source. The approximation is exact for c = 1, and for c = half the number of pins. If every
-    batch includes all vertices, beta is 0. If batches are very small, alpha is nearly 0, and the
-    cost is the edge cut.
+    mini-batch includes all vertices, beta is 0. If mini-batches are very small, alpha is nearly 0,
+    and the cost is the edge cut.
 
     Parameters:
         hypergraph: Column nets with sources.

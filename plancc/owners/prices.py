@@ -132,7 +132,7 @@ class PricedForms:
         }
 
     def price(self, form: Form) -> tuple[bool, float]:
-        """Return the price of a form; compute it at the first call.
+        """Return the price of a form (a model with its options); compute it at the first call.
 
         The price is a pair: whether a rank has too little memory, and the seconds of an epoch.
         """

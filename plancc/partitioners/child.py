@@ -18,7 +18,10 @@ from plancc.processes import die_with_parent
 
 
 def main() -> int:
-    """Run one job. The exit status is 0 if an answer was written, else 1."""
+    """Read one job of a partitioner from stdin, run it, and write the answer to stdout.
+
+    The exit status is 0 if an answer was written, else 1.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

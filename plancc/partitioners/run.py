@@ -290,10 +290,11 @@ def ranked(kind: type) -> list[str]:
 
 
 def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
-    """Return the best installed partitioner among the strong partitioners that accept `problem`.
+    """Return the best installed partitioner that is strong: slow, but with good results.
 
-    If none is installed, return the best of them, so that a message can name it. Return None if no
-    strong partitioner accepts `problem`.
+    Only partitioners that accept `problem` are considered. If no strong one is installed, return
+    the best strong partitioner, so that a message can name it. Return None if no strong partitioner
+    accepts `problem`.
     """
     return _best_of(by_rank(problem, lambda adapter: adapter.strong_rank))
 

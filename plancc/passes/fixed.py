@@ -43,7 +43,7 @@ class Around:
 
     @classmethod
     def of(cls, fixed: Owner, problem: Hypergraph, limits: Limits, sized: bool = False) -> Around:
-        """Merge the fixed vertices of each part.
+        """Make a problem smaller: merge the fixed vertices of each part.
 
         Parameters:
             fixed (int32[num_vertices]): Part of every fixed vertex; -1 for free vertices.
@@ -100,7 +100,7 @@ class Around:
         return self.problem.fixed[self.problem.fixed >= 0]
 
     def inside(self, owner: Owner) -> Owner:
-        """Convert owners of vertices from the given problem to the smaller problem."""
+        """Return owners of the smaller problem's vertices, from owners of the given problem."""
         found = np.empty(self.problem.num_vertices, np.int32)
         found[self.label] = owner
         return found

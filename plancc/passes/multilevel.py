@@ -70,7 +70,9 @@ class Goal:
     def sweep(
         self, order: Any, nets: Nets, state: State, bounds: Bounds, threads: int = 1
     ) -> tuple[int, int]:
-        """Run one sweep over the vertices in `order` (`sweep` or `sweep_expected`).
+        """Run one sweep over the vertices in `order`.
+
+        The function is `sweep_expected` if `reach` is set, else `sweep`.
 
         Returns:
             moved, evaluations: Number of vertices moved, and number of gains computed.

@@ -461,8 +461,9 @@ def message_size(traffic: Any, share: float) -> float:
 def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
     """Return the fees of the first m rows of a message, float64[m].
 
-    The fee of row k is ``first * exp(-k / size)`` if k < m - 1. The last fee is 0; row m - 1 and
-    all further rows of the message have this fee.
+    A fee is a price that a row adds to the objective, so that messages of few rows cost more per
+    row. The fee of row k is ``first * exp(-k / size)`` if k < m - 1. The last fee is 0; row m - 1
+    and all further rows of the message have this fee.
     """
     size = min(size, Fees.max_size)
     fees = first * np.exp(-np.arange(int(8 * size) + 2) / size)

@@ -194,7 +194,10 @@ def _assign(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _is_foreign(ptr, part, v, q):  # type: ignore[no-untyped-def]
-    """Whether part q has no nonzeros of the row or column of v, other than on the diagonal."""
+    """Whether part q has no nonzeros of the row or column of v, apart from the diagonal.
+
+    `ptr` and `part`: results of `_needs`, which lists the parts that have such nonzeros.
+    """
     for a in range(ptr[v], ptr[v + 1]):  # noqa: SIM110 - numba knows no all(...)
         if part[a] == q:
             return False

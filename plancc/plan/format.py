@@ -122,9 +122,9 @@ class FileDataset:
 
     @property
     def shared(self) -> bool:
-        """Whether the pieces of neighbouring parts share one entry.
+        """Whether the dataset's pieces for two consecutive parts share one entry.
 
-        Pieces of offsets do: the end of one piece is the start of the next.
+        This is so for offsets: the last entry of one piece is the first entry of the next piece.
         """
         return bool(self.ends and self.cut)
 

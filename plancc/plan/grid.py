@@ -61,7 +61,7 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of rows of H, and of columns of A, in the range."""
+        """Number of rows of H (and of columns of A) in the piece's range."""
         return self.last - self.first
 
 

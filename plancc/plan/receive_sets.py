@@ -162,13 +162,12 @@ def list_marked(  # type: ignore[no-untyped-def]
 ):
     """List the rows marked in a bitmap as messages, one for each owner, and clear the bitmap.
 
-    The bitmap has one bit for each row, in plan order.
-
-    The local numbers of the marked rows at their owner are written to `row` from index `size` on.
-    From index `messages` on, the number of rows of each message is added to `lengths`, which has
-    zeros there, and the owner of these rows is written to `owner`. ``local[r]`` becomes the local
-    number of marked row r at the part that needs the row, or that has partial sums of it. These
-    numbers begin at `first_local`.
+    The bitmap has one bit for every row, in plan order. For each marked row, its local number at
+    its owner is written to `row`, from index `size` on. For each message, from index `messages` on,
+    its number of rows is added to `lengths`, which has zeros there, and its owner is written to
+    `owner`. The other end of all messages is the part that needs the marked rows, or has partial
+    sums of them: ``local[r]`` becomes the local number of marked row r at this part. These numbers
+    begin at `first_local`.
 
     Returns the new values of `size` and `messages`.
     """

@@ -56,7 +56,7 @@ class Batches:
         return np.concatenate([np.arange(first, last) for first, last in shares])
 
     def local(self, column: int) -> list[slice]:
-        """Return, for each batch, the range in which ``rows_of(column)`` has rows of the batch."""
+        """Return, for each batch, the range of its rows in the result of ``rows_of(column)``."""
         shares = (self.share(stage, column) for stage in range(self.stages))
         ends = np.cumsum([0, *(last - first for first, last in shares)]).tolist()
         return [slice(a, b) for a, b in pairwise(ends)]

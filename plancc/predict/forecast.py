@@ -39,7 +39,7 @@ class Forecast:
 
     @classmethod
     def of(cls, predictor: Predictor, plan: Plan, matrix: Graph) -> Forecast:
-        """Return the forecast for a plan of this matrix."""
+        """Return the predicted seconds of an epoch for a plan of this matrix, as a forecast."""
         ranks = plan.header.num_ranks
         try:
             seconds = predictor.epoch(tables_of(plan)).seconds

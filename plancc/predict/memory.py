@@ -128,10 +128,10 @@ def _matrix(
 
 
 def _masks(parts: Traffic) -> Int64Array:
-    """Return how many entries every part's lists of own rows have in total: int64[num_parts].
+    """Return the total length of every part's lists of own rows: int64[num_parts].
 
-    The lists have the own rows that the part sends, and the own rows for which it receives partial
-    sums.
+    A part has lists of the own rows that it sends, and lists of the own rows for which it receives
+    partial sums.
     """
     fold = parts.fold
     return parts.sent if fold is None else parts.sent - fold.sent + fold.received

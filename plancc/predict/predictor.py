@@ -160,10 +160,10 @@ class Predictor:
         )
 
     def links(self, num_parts: int) -> LinkRates:
-        """Return what a message and a row cost in an epoch, inside a node and between nodes.
+        """Return how many seconds a message and a row take, inside a node and between nodes.
 
-        From these costs, plancc decides how to number the parts. The number of a part decides on
-        which node it runs. The costs are computed as in `plancc.predict.simulation`, and summed
+        From these seconds, plancc decides how to number the parts. The number of a part decides on
+        which node it runs. The seconds are computed as in `plancc.predict.simulation`, and summed
         over all exchanges of an epoch.
         """
         machine = self.machine

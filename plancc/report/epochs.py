@@ -121,7 +121,7 @@ class Basis:
 
     @classmethod
     def shared(cls, several: Sequence[Basis]) -> Basis:
-        """Return one basis for several plans.
+        """Return one basis (machine and widths of predictions) for several plans.
 
         If all plans have the same machine, the basis has this machine, else the default machine.
         Likewise, the basis has the widths of all plans if they agree, else the default widths.

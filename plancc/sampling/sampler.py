@@ -81,8 +81,8 @@ class Sampler(ABC):
     def fitted(self, population: Population) -> tuple[Self, str]:
         """Return a sampler whose mini-batches are no larger than the population, and a remark.
 
-        The remark tells the user what was changed; "" if nothing was. The population needs no
-        pattern.
+        The remark tells the user what was changed; "" if nothing was. The population is the set of
+        vertices to draw from; it needs no pattern here.
 
         Raises:
             InputError: If no vertex can be drawn.

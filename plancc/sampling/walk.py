@@ -73,7 +73,10 @@ class WalkSampler(SizedSampler):
 
 @njit(cache=True, nogil=True)
 def _walked(indptr: Any, indices: Any, roots: Any, length: int, key: Any) -> Any:
-    """Return all vertices that the walks visit, including the roots: int32[m], with repeats."""
+    """Return all vertices that random walks visit, including the `roots` where they begin.
+
+    The result is int32[m], with repeats. `length`: largest number of steps of a walk.
+    """
     visited = np.empty(len(roots) * (length + 1), dtype=np.int32)
     size = 0
     for root in roots:

@@ -143,7 +143,7 @@ class EdgeJob(RefiningJob):
 
     @cached_property
     def fine(self) -> EdgeProblem:
-        """The hypergraph of model fine-grain, on which two members are combined."""
+        """The hypergraph of model fine-grain, on which the search combines two partitions."""
         return FineGrainModel().build(
             self.matrix, self.num_parts, balance="nnz", seed=self.options.seed
         )

@@ -257,7 +257,7 @@ def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
 
 
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
-    """Run the steps of effort balanced; return the partitions that they made, as members.
+    """Run the steps of effort "balanced"; return the partitions that they made, as `Member`s.
 
     The first member is the result. The other members are the partitions that the result was
     combined with.
@@ -293,10 +293,12 @@ def _is_mesh(job: RowJob) -> bool:
 
 
 def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
-    """Run V-cycles from the start `first` and from other starts; return a member for each start.
+    """Run V-cycles from the start `first` and from other starts.
 
-    If `decide` is True, and if the owners from `_start_from_cut` are far better than those that
-    V-cycles make from `first`, set `job.decided` and return only the better owners.
+    Return the resulting owners of each start, with their figures, as a `Member`.
+
+    If `decide` is True, and if the owners from `_start_from_cut` are far better than the owners
+    that V-cycles make from `first`, set `job.decided` and return only the better owners.
     """
     seed, few, cuts = job.options.seed, job.few, _cuts(job)
     turns, most = _turns(job)
@@ -366,9 +368,9 @@ def _merged(job: RowJob, best: Member, rest: Sequence[Member]) -> Member:
 
 
 def _combined(job: RowJob) -> Combined:
-    """Return the presets for combining members of the search's population.
+    """Return tuned parameters for combining members, the best partitions found so far.
 
-    They depend on the number of parts and the kind of graph.
+    The parameters depend on the number of parts and the kind of graph.
     """
     if not job.few:
         return MANY_PARTS
@@ -422,8 +424,8 @@ def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
 def _strong(job: RowJob) -> list[Member]:
     """Run every installed partitioner with its preset of best quality, and V-cycles on each result.
 
-    Return the results as members. Leave out starts that the search has already made, that fail, or
-    for which no time is left.
+    Return the results as `Member` objects: owners with their figures. Leave out starts that the
+    search has already made, that fail, or for which no time is left.
     """
     seed = job.options.seed
 

@@ -53,7 +53,9 @@ class Members:
         return int(difference @ self.cost)
 
     def add(self, child: Member) -> bool:
-        """Add a child to the population if it is good enough; return whether it was added.
+        """Add a new partition, the child, to the population if it is good enough.
+
+        Return whether the child was added.
 
         In a full population, the child replaces a member: among the members that are worse than the
         child, the most similar one. If the distance between the child and a member is 0, only the
@@ -228,7 +230,11 @@ def _grown(
 
 
 def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -> list[Member]:
-    """Return new members for a restart; their seeds are `seed` and the numbers after it."""
+    """Make new members (owners with their figures) for a restart of the search, and return them.
+
+    From every start, a member is made with `seed`, and then another with the next seed, but at most
+    ``EVOLUTION.size - 1`` members in total. Members that `_grow` could not make are left out.
+    """
     until = wall_seconds() + EVOLUTION.restart_share * job.deadline.seconds_left()
     tasks = [(start, (seed + k) % 2**31) for k in range(2) for start in starts]
     found = _grow(job, tasks[: EVOLUTION.size - 1], until, first_seconds / EVOLUTION.restart_share)
@@ -238,10 +244,10 @@ def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -
 def _grow(
     job: RowJob, tasks: list[tuple[_Start, int]], until: float, first_seconds: float
 ) -> list[Member | None]:
-    """Make a member for every pair (start, seed) in `tasks`.
+    """Make a member (owners with their figures) for every pair (start, seed) in `tasks`.
 
-    The result is None for a start that failed, that would begin after `until`, or that would take
-    too much of the remaining time.
+    In the returned list, None stands for a start that failed, that would begin after `until`, or
+    that would take too much of the remaining time.
     """
 
     def grow(start: _Start, seed: int) -> Member | None:

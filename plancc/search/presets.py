@@ -101,7 +101,9 @@ class Starts:
 
 @dataclass(frozen=True)
 class Combined:
-    """Tuned parameters for the last step of effort balanced, which combines members.
+    """Tuned parameters for the last step of effort "balanced".
+
+    This step combines *members*: the best partitions that the search has found so far.
 
     Without this step, the volume is 1.014 times as large with 64 parts.
     """
@@ -276,8 +278,9 @@ class Samples:
 
 @dataclass(frozen=True)
 class MemoryTerms:
-    """Measured numbers of bytes that libraries need, and the share of the free memory that a search
-    may use.
+    """Measured numbers of bytes that Python, METIS and other libraries need while plancc compiles.
+
+    Also the share of the free memory that a search may use.
     """
 
     # Python with its libraries, half of it code, with kernels and a partitioner's child process.

@@ -267,7 +267,7 @@ class RowJob(RefiningJob):
         return highest(self.model.problem is Hypergraph, self.starts_by_kind)
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
-        """Whether the search has made this start with this seed."""
+        """Whether the search has made a start in the way `how` with this seed."""
         return (*how.name, seed) in self.begun
 
     def begin(
@@ -320,7 +320,7 @@ class RowJob(RefiningJob):
         limits: Limits | None = None,
         label: Owner | None = None,
     ) -> Owner | None:
-        """Run a partitioner, add its owners to the record, and return them.
+        """Run a partitioner, add its owners to the record of the search's trials, and return them.
 
         Return None if the partitioner failed but an earlier start succeeded, or if there was
         nothing to partition. The partitioner runs with one thread, so that the same seed gives the
@@ -433,7 +433,7 @@ class RowJob(RefiningJob):
     def row_owner(self, owner: Owner) -> Owner:
         """Return the owners of the rows of the matrix, given owners of the search's vertices.
 
-        They differ only if fixed vertices are merged (`plancc.search.given_nets`).
+        Rows and vertices differ only if fixed vertices are merged (`plancc.search.given_nets`).
         """
         return owner
 

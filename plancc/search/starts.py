@@ -116,11 +116,13 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
     """Return the limits for a start that balances only the tightest constraint, or None.
 
-    The tightest constraint is the one with the smallest allowed imbalance. None says that no such
-    start is worth making. This is so if there is only one constraint, if another constraint is as
-    tight, or if the graph has hubs, since the weights of its vertices differ too much. It is also
-    so if a part may exceed its even share by less than the weight of `Starts.least_slack` average
-    vertices.
+    The tightest constraint is the constraint with the smallest allowed imbalance. In each of these
+    cases, such a start is not worth making, and the result is None:
+
+    - there is only one constraint, or another constraint is as tight;
+    - the graph has hubs, so that the weights of its vertices differ too much;
+    - a part may exceed its even share by less than the weight of `Starts.least_slack` average
+      vertices.
     """
     first, *others = sorted(limits.apart(), key=lambda each: float(each.epsilon[0]))
     slack = first.epsilon[0] * len(degree) / limits.num_parts

@@ -156,7 +156,7 @@ class SamplerTests:
 
     @pytest.mark.parametrize("density", [0.0, 0.2, 1.0])
     def test_a_batch_agrees_with_itself(self, sampler: Sampler, density: float) -> None:
-        """Blocks, members, targets and factors of a batch do not contradict each other."""
+        """Blocks, vertices, targets and factors of a mini-batch do not contradict each other."""
         pattern, rng = pattern_of(density), np.random.default_rng(1)
         vertices = rng.permutation(VERTICES).astype(np.int32)
         for number in range(3):

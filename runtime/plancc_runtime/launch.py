@@ -85,7 +85,10 @@ def local_rank() -> int:
 
 
 def ranks_here() -> int | None:
-    """Return the number of ranks on this machine; None if the launcher has no variable for it."""
+    """Return the number of ranks on this machine.
+
+    None if no launcher started this process, or sets no environment variable with this number.
+    """
     found = launcher()
     return None if found is None else _number(found.local_size)
 

@@ -270,7 +270,7 @@ class Learner:
         return self.transport.traffic.as_array()
 
     def measure(self, before: np.ndarray) -> Spent:
-        """Return this rank's time and traffic since `start`, which returned `before`."""
+        """Return this rank's time and traffic since the call of `start` that returned `before`."""
         return Spent(self.clock.read(), self.transport.traffic.as_array() - before)
 
     def _taken(

@@ -274,7 +274,10 @@ class Run:
             self._save()
 
     def _is_past_best(self) -> bool:
-        """Return whether the validation loss did not fall for `patience` evaluations."""
+        """Return whether the last `patience` evaluations did not lower the best validation loss.
+
+        False if the option `patience` is None.
+        """
         patience = self.options.patience
         return patience is not None and self._best.since >= patience
 

@@ -142,7 +142,8 @@ class ClassTarget(Target):
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
         """Return each vertex's score for each ranked class, and whether the vertex is in the class.
 
-        Both are [m, ranked classes]. Areas under curves are computed from these two arrays.
+        Both are [m, ranked classes]. Areas under curves are computed from these two arrays. All
+        classes are ranked; but if every vertex has one of two classes, only the second.
         """
 
     @classmethod
@@ -346,7 +347,7 @@ class Numbers(Target):
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return R2 if the answer for every vertex is the mean: 0."""
+        """Return 0: the R2 if the mean of the targets is predicted for every vertex."""
         return 0.0
 
 

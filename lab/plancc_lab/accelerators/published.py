@@ -31,7 +31,7 @@ HIDDEN = 128
 
 @dataclass(frozen=True)
 class PublishedDataset:
-    """A data set of the paper: its row of Table 2, and its energies of Table 3.
+    """A data set of Wan et al. 2025: its row of Table 2, and its energies of Table 3.
 
     Attributes:
         vertices, nonzeros: Nodes and edges as the paper counts and rounds them.

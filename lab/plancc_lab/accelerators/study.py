@@ -34,7 +34,7 @@ class Subject:
 
     @classmethod
     def of_dataset(cls, name: str, dims: Sequence[int] | None, mask_density: float) -> Subject:
-        """Return a data set of the paper, with its own widths if `dims` is None."""
+        """Return a data set of Wan et al. 2025; if `dims` is None, with the paper's widths."""
         check_choice("data set", name, DATASETS)
         dataset = DATASETS[name]
         widths = tuple(dims or dataset.dims)

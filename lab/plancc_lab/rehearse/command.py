@@ -162,9 +162,9 @@ def _asked(
 ) -> tuple[Basis, TrainOptions, Drawn | None, LinkTask | None]:
     """Return what the command line asks for.
 
-    The result has four entries: the basis of the prediction; the options of the run, in which the
-    widths are set; the mini-batches (None for full batches); and the task of link prediction (None
-    if the run does not predict links).
+    The result has four entries: the machine and widths of the prediction; the options of the run,
+    in which the widths are set; the mini-batches (None for full batches); and the task of link
+    prediction (None if the run does not predict links).
     """
     from plancc.plan.reader import PlanFile
     from plancc.predict.widths import DataWidths

@@ -82,7 +82,7 @@ def print_rehearsal(
 
 
 def notes(found: Rehearsal, note: str) -> list[str]:
-    """Return remarks on how the figures were found; `note` is the first if it is not ""."""
+    """Return remarks on how the figures were found; if `note` is not "", it is the first."""
     said, fold = [note] if note else [], found.result.options.fold
     if not found.measured_alone:
         said.append(

@@ -417,7 +417,7 @@ class _Item:
 
 @dataclass(eq=False)
 class _Port:
-    """A port of a rank, which serves one item after the other at the pace of the rank."""
+    """A port of a rank. It handles the items of its queue one by one, at the rank's pace."""
 
     rank: _Rank
     shared: _Shared

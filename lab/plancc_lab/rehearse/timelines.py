@@ -101,7 +101,7 @@ class EpochTimeline:
 
     @property
     def computed(self) -> Float64Array:
-        """The seconds that every rank computed: float64[num_ranks]."""
+        """Seconds in which every rank computed, that is, did not wait: float64[num_ranks]."""
         waited = [sum(wait.end - wait.begin for wait in rank.waits) for rank in self.ranks]
         return self.seconds - np.array(waited)
 

@@ -79,7 +79,7 @@ class Bits:
         After the last step, bits tell which of an owner's visited rows other ranks use.
 
         Parameters:
-            key: Key of the batch, which decides the walks.
+            key: Random key of the mini-batch, which decides the walks.
             visited: All vertices that the walks visit.
         """
         n, walks, found = len(self._owner), np.arange(sampler.num_roots), []
@@ -140,7 +140,7 @@ class Bits:
 
 
 class BatchScheduler(SampledScheduler):
-    """Scheduler that makes the operations of a row plan for a step on a mini-batch."""
+    """Says how much work the ranks of a row plan have in a step on a mini-batch."""
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
         live = self._tables.live

@@ -146,7 +146,7 @@ def _tables_of_graph(
     options: SearchOptions,
     balance: Balance | None,
 ) -> Tables:
-    """Find owners as `compile` does by default, and return the tables of these owners.
+    """Find owners as `compile` does by default, and return the sizes of their parts and messages.
 
     Searches that `compile` runs only on request are left out.
     """

@@ -204,7 +204,11 @@ def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float
 
 @njit(cache=True, nogil=True)
 def _overload(q: int, state: Any, rules: Any) -> Any:
-    """Return the overload of part q, and the constraint that contributes most to the overload."""
+    """Return the overload of part q, and the constraint that contributes most to the overload.
+
+    The overload is the weight above the part's limits, in the units ``rules.unit``, summed over the
+    constraints.
+    """
     total, most, worst = 0.0, 0.0, 0
     for c in range(rules.limit.shape[1]):
         over = rules.unit[q, c] * max(state.sums[q, c] - rules.limit[q, c], 0.0)

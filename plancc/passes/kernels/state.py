@@ -128,7 +128,7 @@ def last_slot(e: int, state: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def pins_in(e: int, q: int, state: Any) -> int:
-    """Return the number of pins of net e in part q, or the sum of their sizes."""
+    """Return the number of pins of net e in part q; if pins have sizes, the sum of these sizes."""
     start = state.slot_ptr[e]
     if state.slot_ptr[e + 1] - start == len(state.sums):
         return state.count[start + q]

@@ -143,9 +143,9 @@ def _strain(side: float, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
-    """Return the price of part q's load above the ceiling, if q sent and received more rows.
+    """Return the price of part q's load above the ceiling of the tariff, if it had more rows.
 
-    `sent` and `received` are the numbers of additional rows; they may be negative.
+    `sent` and `received`: how many more rows q would send, and receive; they may be negative.
     """
     out = tariff.row * (flow.sent[q] + sent) + tariff.message * flow.messages_sent[q]
     into = tariff.row * (flow.received[q] + received)

@@ -58,7 +58,7 @@ class Approximation:
         return self.boundary_sampling == 1 and self.fold == "sync"
 
     def check(self, tables: Tables) -> None:
-        """Raise InputError unless the plan with these tables can make this approximation."""
+        """Raise InputError if the plan with these tables does not allow this approximation."""
         has = f"layout '{tables.layout}'" if tables.grid is None else f"grid '{tables.grid}'"
         if self.boundary_sampling < 1 and (tables.layout != "row" or tables.grid is not None):
             raise InputError(f"`boundary_sampling` needs a row plan; {tables.name} has {has}")

@@ -33,7 +33,7 @@ ATTEND_WORDS = 0.28
 
 
 class RowScheduler(Scheduler):
-    """Scheduler of row plans and edge plans."""
+    """Says how much work the ranks of a row plan or an edge plan have in the steps of an epoch."""
 
     def __init__(self, tables: Tables) -> None:
         self.num_ranks, self.rows = tables.num_ranks, tables.rows

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 
 def agree(plan: str | PathLike[str] | Slice, task: LearningTask, num_ranks: int) -> Drawn | None:
-    """Check that plan and options fit each other, and return the sampler and its population.
+    """Check that plan and options fit each other, and return the sampler of the mini-batches.
 
-    Not collective. The result is None if the run is full-batch.
+    The result also has the sampler's population, the vertices to draw from. It is None if the run
+    is full-batch. Not collective.
 
     Parameters:
         task: Learning task. Its header comes from `slices.run_header`.

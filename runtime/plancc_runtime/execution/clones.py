@@ -93,10 +93,10 @@ class LateFolds(FullBatch):
     def figures(self, network: Network) -> Figures:
         """Return the mean number of words that are sent per epoch.
 
-        The mean is over the epochs of one cycle, in which every bin of vertices is sent once. If
-        the pass `constant` is on, partial sums of the features are not counted, since they are sent
-        in the first epochs only. The other passes do not change the number of words, since ranks
-        send no gradients of rows.
+        The vertices are divided into bins, and each epoch sends the rows of one bin. The mean is
+        over one cycle, in which every bin is sent once. If the pass `constant` is on, partial sums
+        of the features are not counted, since they are sent in the first epochs only. The other
+        passes do not change the number of words, since ranks send no gradients of rows.
         """
         on = [name for name in self._passes if name == "constant"]
         return figures_of(network, on, self._training, self._training, self._transport)

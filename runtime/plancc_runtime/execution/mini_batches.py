@@ -133,7 +133,7 @@ class UnderWay:
             self.words += self._traffic.words_sent - before
 
     def end(self) -> BatchShare:
-        """Run the remaining rounds, and return the share. Collective."""
+        """Run the remaining rounds of messages, and return the rank's share. Collective."""
         while self._share is None:
             self.go_on()
         return self._share
@@ -413,9 +413,10 @@ class MiniBatches(FullBatch):
         return fetching
 
     def _draw(self, number: int, features: Tensor) -> UnderWay:
-        """Return the drawing of the mini-batch with index `number`; begin it if it has not begun.
+        """Begin to draw the mini-batch with index `number`, unless this has begun already.
 
-        Collective if every rank draws only for its own rows (`OwnerDraws`).
+        Return the object that ends the drawing. Collective if every rank draws only for its own
+        rows (`OwnerDraws`).
         """
         drawing = self._drawing
         if drawing is None or drawing.number != number:

@@ -104,7 +104,7 @@ class Execution(ABC):
         return self._whole
 
     def view(self, epoch: int) -> View:
-        """Return the view for training in an epoch. Collective."""
+        """Return the view (the graphs of the layers) for training in an epoch. Collective."""
         return self._training
 
     def epoch(

@@ -227,7 +227,9 @@ class _DenseLinear(torch.autograd.Function):
 
 
 def _gradients(ctx: Any, g: Tensor, back: Tensor | None, g_onto: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of weight and bias; write the gradients of x and `onto` to memory.
+    """Return the gradients of weight and bias.
+
+    The gradients of x and `onto` are written to `back` and `g_onto`.
 
     Parameters:
         back: Memory for the gradient of x; None if it is not needed.

@@ -1,10 +1,11 @@
 """Masks that select a rank's share of a mini-batch from the rank's slice of the plan.
 
-Every rank draws the same batches, so no index is sent in a step. The sender of a row knows which
-ranks need the row, since it knows the *boundary pins*: the rows of its peers that need its rows. A
-rank also knows the vertices of its halo rows. Pins and vertices are sent once, at the start.
+Every rank draws the same mini-batches, so no index is sent in a step. The sender of a row knows
+which ranks need the row, since it knows the *boundary pins*: the rows of its peers that need its
+rows. A rank also knows the vertices of its halo rows. Pins and vertices are sent once, at the
+start.
 
-    row j of rank m goes to rank n in a batch that keeps a nonzero (i, j) of a row i of rank n
+    row j of rank m goes to rank n if the mini-batch keeps a nonzero (i, j) of a row i of rank n
 
       m: row j is sent to n;          n: row j is a halo row;
          pins of (n, j): i, i', ...      its column has nonzeros in the rows i, i', ...

@@ -78,9 +78,9 @@ def numbered(block: Block, sampling: Sampling) -> Block:
 
 
 def with_uses_sent(block: Block, transport: Transport) -> Block:
-    """Fill `Numbering.uses_sent` from `Numbering.uses`, and return the new block. Collective.
+    """Return the block with `Numbering.uses_sent`: for each sent row, the receiver's `uses`.
 
-    If the block has no `Numbering.uses`, return it unchanged.
+    Collective. If the block has no `Numbering.uses`, return it unchanged.
     """
     numbering = block.numbering
     if numbering is None or numbering.uses is None:

@@ -64,12 +64,12 @@ class EdgeGraph(LocalGraph):
         """Return the columns and rows of this rank's nonzeros, as in PyTorch Geometric.
 
         Parameters:
-            nonzeros: Name in `layouts.block.NONZEROS`.
+            nonzeros: Which nonzeros: "plan", "edges" or "closed" (`Block.with_nonzeros`).
 
         Returns:
-            int64[2, nonzeros] in CSR order. Entry 0 has the columns, which are the sources of
-                edges, numbered [own rows | halo rows]. Entry 1 has the rows, which are the targets,
-                numbered [own rows] or, in an edge plan, [own rows | folded rows].
+            int64[2, m] in CSR order. Entry 0 has the columns: the sources of edges, numbered
+                [own rows | halo rows]. Entry 1 has the rows: the targets of edges, numbered
+                [own rows] or, in an edge plan, [own rows | folded rows].
         """
         check_choice("nonzeros", nonzeros, NONZEROS)
         pattern = self.local_pattern(nonzeros)

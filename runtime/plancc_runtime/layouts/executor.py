@@ -264,8 +264,8 @@ class Executor:
     def run(self, given: Mapping[str, Tensor], back: bool = False) -> None:
         """Run the steps of the program or, if `back`, of its adjoint.
 
-        Collective, unless `given` has the halo rows and the folded rows; in that case no rows are
-        sent.
+        Collective. But if `given` has the halo rows and the folded rows, no rows are sent, and the
+        method is not collective.
 
         Parameters:
             given (mapping of str to Tensor[rows, width]): For every space, a tensor. A *space* is a

@@ -167,9 +167,10 @@ class Flow:
         return at
 
     def _pack(self, stage: int) -> tuple[list[Tensor], Any]:
-        """Return this rank's rows of one input batch, cut by columns, and a CUDA event or None.
+        """Return this rank's rows of the batch of input rows of a stage, and a CUDA event or None.
 
-        If the second result is an event, the pieces are complete only when the event is done.
+        The rows are cut into pieces by columns, one piece for each rank of the group. If there is
+        an event, the pieces are complete only when the event is done.
         """
         slicing, at = self._slicing, self._local[stage]
         if self._before is not None:

@@ -67,8 +67,8 @@ from plancc_runtime.workspace import empty
 class GridGraph(ProgramGraph):
     """The graph of a network's layer on a process grid. The constructor is collective.
 
-    A rank computes the gradients of its rows and columns. In "1.5d", it computes 1 / `copies` of
-    these gradients.
+    A rank computes the gradients of its rows and columns. In "1.5d", `Grid.copies` ranks have the
+    same rows, and each of them computes 1 / `copies` of the gradients of these rows.
 
     Parameters:
         part: Part of a grid plan, with a `GridShare`.

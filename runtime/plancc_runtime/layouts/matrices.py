@@ -148,7 +148,7 @@ def matrix_of(block: Block) -> csr_matrix:
 
 
 def blocks_of(block: Block, resources: Resources) -> Blocks:
-    """Return the laid-out pieces of the block of a row plan or an edge plan."""
+    """Return the pieces of the block of a row plan or an edge plan, laid out for local products."""
     own, halo = _split_columns(block, 0, block.num_outputs)
     matrix, row_ptr = resources.lay_out(own), block.expand.receive.row_ptr
     turned = TransposedPiece(own, matrix, resources)

@@ -1,4 +1,4 @@
-"""Number of row batches of a pipelined feature plan (Wan et al. 2025, Section 3.2.2)."""
+"""Chooses the number of row batches for a pipelined feature plan (Wan et al. 2025, 3.2.2)."""
 
 from __future__ import annotations
 

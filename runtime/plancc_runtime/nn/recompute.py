@@ -104,7 +104,7 @@ class _Layer:
         return (*self._halves.across(*given), *(own if self._skips else ()))
 
     def before(self, place: slice, rows: Rows) -> Rows:
-        """Return, for some input rows, the rows to send and the rows to keep."""
+        """Return, for some input rows, the rows to send, and rows that this rank needs later."""
         vertices = self._graph.vertices[place]
         (x,) = rows
         x = self._network.dropped(x, self._k, self._step, vertices)

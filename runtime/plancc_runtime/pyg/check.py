@@ -205,7 +205,7 @@ class _Entries(NamedTuple):
             each edge. Entries are sorted by the last of these numbers, then by the number before
             it, and so on.
         order (int64[n]): For each sorted entry, its position in the list that has the entries of
-            rank 0 first, then those of rank 1, and so on.
+            rank 0 first, then the entries of rank 1, and so on.
         mine (int64[...]): For each entry of this rank, its position among the sorted entries.
     """
 

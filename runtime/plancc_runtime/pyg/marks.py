@@ -260,7 +260,7 @@ def mark_in_place(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> T
 
 
 def counted(size: int, of: TypeRows | None, total: Callable[[], int]) -> Count:
-    """Return a `Count`: the size of a spread axis on this rank, with the attributes of `Count`."""
+    """Return `size`, the size of a spread axis on this rank, as a `Count` with these attributes."""
     found = Count(size)
     found.of, found.total = of, total
     return found

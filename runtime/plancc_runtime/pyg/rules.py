@@ -51,7 +51,9 @@ from plancc_runtime.pyg.trees import all_in, changed
 class TorchRules(OverRanks):
     """Context manager in which torch functions on marked tensors follow the rules of this module.
 
-    See `OverRanks` for the parameters."""
+    A mark says to which rows or edges of the graph the entries of a tensor belong (`Mark`). See
+    `OverRanks` for the parameters.
+    """
 
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -155,7 +157,7 @@ class TorchRules(OverRanks):
     def _copied(self, call: Call, x: Tensor) -> Any:
         """Return a copy of x that is marked as x is, for example as rows of a graph (`Mark`).
 
-        The copy may have another dtype. But if x holds row ids, the ends of edges (`EdgeEnds`),
+        The copy may have another dtype. But if x holds row numbers of ends of edges (`EdgeEnds`),
         another dtype raises InputError.
         """
         out = call.run()
@@ -166,8 +168,9 @@ class TorchRules(OverRanks):
         return alike(out, x)
 
     def _made(self, call: Call) -> Any:
-        """Make a tensor. If a size is a `Count`, the tensor is spread.
+        """Call a function that makes a tensor of given sizes.
 
+        If a size is a `Count`, the tensor is marked as `Spread`: each rank has some of its entries.
         If `arange` numbers all own rows, its result is marked as row numbers.
         """
         sizes = [*call.args, call.kwargs.get("size", call.kwargs.get("repeats"))]
@@ -260,7 +263,7 @@ class TorchRules(OverRanks):
         return _with_ends(call, call.run(), ends, relations)
 
     def _index_ends(self, call: Call, x: EdgeEnds, key: Any) -> Tensor:
-        """Return ``x[key]``: some of the edges, or one of their ends."""
+        """Return ``x[key]``; `key` selects some of the edges, or only their sources or targets."""
         keys = key if isinstance(key, tuple) else (key,)
         ends, others = [*x.ends], [*keys]
         if len(ends) == 2:

@@ -64,10 +64,10 @@ class TypeEdges:
     relation: int
 
     def marked(self, index: Tensor) -> EdgeEnds:
-        """Return `index` with the mark of these edges.
+        """Return `index` marked as sources and targets of edges of this relation (`EdgeEnds`).
 
         Parameters:
-            index (int64[2, m]): Sources and targets of some of these edges.
+            index (int64[2, m]): Sources and targets of some of the edges.
         """
         ends = RowNumbers(self.sources, True), RowNumbers(self.targets, False)
         return marked(index, EdgeEnds, ends=ends, relations=frozenset({self.relation}))

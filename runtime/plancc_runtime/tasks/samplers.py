@@ -1,4 +1,4 @@
-"""The sampler of each task, and the population that it draws from."""
+"""The sampler of each task, and the population (set of vertices) that it draws from."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _link_sampler(task: LinkPairs, plan: Plan, given: dict[str, Any]) -> tuple[S
 def _relation_sampler(
     task: TypedVertices, plan: Plan, given: dict[str, Any]
 ) -> tuple[Sampler, Population]:
-    """Return the sampler and the population for a plan with types.
+    """Return the sampler for a plan with types, and its population: the vertices to draw from.
 
     The sampler "neighbour" draws neighbours for each relation separately.
     """

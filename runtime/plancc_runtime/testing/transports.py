@@ -24,7 +24,7 @@ KINDS = (torch.float32, torch.float64, torch.bfloat16, torch.float16, np.float32
 
 
 def check_transport(transport: Transport, device: str = "cpu") -> None:
-    """Run all checks, with tensors on `device`. Collective."""
+    """Run all checks of this module on a transport, with tensors on `device`. Collective."""
     check_small_talk(transport)
     for check in (check_exchanges, check_reductions, check_groups, check_pieces):
         check(transport, device=device)

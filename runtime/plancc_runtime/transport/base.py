@@ -22,8 +22,8 @@ are contiguous. A buffer and its copy have the same size, and so do buffers that
 and must end them in the order in which it began them. If two ranks have several groups in common,
 or have messages of an exchange in flight, both must begin all of this work in the same order.
 
-A group counts in `Transport.traffic` the words that must arrive, whichever way the library sends
-them. With g members:
+A group counts in `Transport.traffic` the words that must arrive, in whichever way MPI or
+torch.distributed sends them. With g members:
 
     broadcast(m words)        the root sends m words to each of the g - 1 other members
     reduce_sum                every other member sends m words to the root
@@ -146,9 +146,10 @@ class Group(ABC):
         return self._broadcast(data, root) if self._counted(sends, receives) else Pending()
 
     def start_reduce_sum(self, buffer: Buffer, root: int) -> Pending:
-        """Replace the root's `buffer` by the sum over the members.
+        """Begin to replace the root's `buffer` by the sum of all members' buffers.
 
-        The content of the other members' buffers is undefined afterwards.
+        Afterwards, the content of the other members' buffers is undefined. `root` is a position
+        among the members.
         """
         [data] = self._checked([buffer], 1, root)
         from_others = [(k, data) for k in self._others()]

@@ -117,7 +117,7 @@ class LibraryGroup(MessageGroup):
 
     @abstractmethod
     def _wait(self, requests: list[Any]) -> None:
-        """Wait for requests of the library."""
+        """Wait for requests of MPI or torch.distributed."""
 
     def _started(
         self,

@@ -477,7 +477,7 @@ def _tensors(buffers: Addressed) -> Addressed:
 
 
 def _later(timeout: float | None) -> float | None:
-    """Return the timeout of the library, for a rank that waits at most `timeout` seconds.
+    """Return the timeout to give to torch.distributed if a rank waits at most `timeout` seconds.
 
     It is longer, so that the watchdog ends the rank first: the watchdog's message says more.
     """
