@@ -24,7 +24,7 @@ from plancc.graph.graph import Graph
 from plancc.threads import usable_cores
 from plancc.version import __version__
 
-REPRODUCED, SHAPE, REFUTED = "reproduced", "shape", "not reproduced"
+REPRODUCED, SHAPE, REFUTED = "reproduced", "same trend", "not reproduced"
 NOT_HERE = "not here"
 VERDICTS = (REPRODUCED, SHAPE, REFUTED, NOT_HERE)
 
@@ -146,7 +146,7 @@ class Claim:
             and not judged.
         note: What a reader should know of it.
         missing: Why it cannot be had here; what `find` finds, if anything, is then shown only.
-        fitted: Whether the model was fitted to these figures, so that it can reproduce their shape
+        fitted: Whether the model was fitted to these figures, so that it can reproduce their trend
             at most.
     """
 

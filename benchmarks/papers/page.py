@@ -46,9 +46,9 @@ How to read the tables:
 Every claim has a verdict on all its figures:
 
 - *{0}*: every case is within the tolerance and has the published direction.
-- *{1}*: at least half of the cases of every figure have the published direction. Figures of a
-  fitted model get no better verdict.
-- *{2}*: for some figure, fewer cases have the published direction.
+- *{1}*: at least half of the cases of every figure have the published direction. A model
+  that was fitted to the paper's figures gets at most this verdict.
+- *{2}*: for some figure, fewer than half of the cases have the published direction.
 - *{3}*: the check needs data or machines that we do not have.
 
 {summary}
@@ -83,7 +83,7 @@ def page(papers: Sequence[Paper], store: Store) -> str:
 
 def _claims(paper: Paper, store: Store, counts: Counter[str]) -> str:
     lines = [
-        "claim | where | published | here (k/n: k of n agree) | verdict",
+        "claim | where | published | here (k/n agree) | verdict",
         "--- | --- | --- | --- | ---",
     ]
     for _item, claim, finding in findings(paper, store):
