@@ -142,13 +142,13 @@ TABLE_9 = Item(
     measure=_edges,
     claims=(
         Claim(
-            "words, other method over BNS",
+            "words, other method / BNS",
             "Table 9",
             {"DropEdge": number(9.5, 9.9), "BES": number(2.6, 6.8)},
             partial(_over_bns, figure="words"),
         ),
         Claim(
-            "epoch, other method over BNS",
+            "epoch, other method / BNS",
             "Table 9",
             {"DropEdge": number(1.9, 2.4), "BES": number(1.2, 1.5)},
             partial(_over_bns, figure="epoch, s"),
@@ -160,7 +160,7 @@ TABLE_9 = Item(
             lambda rows: {"": _points(rows, {"method": "BNS"}, {"method": "exact"})},
         ),
         Claim(
-            "words, BNS over exact",
+            "words, BNS / exact",
             "§3.2",
             {"": number(RATE)},
             _words,
@@ -195,7 +195,7 @@ def _isolated(rows: Rows) -> Found:
     none = {"partition": "METIS", "rate": 0.0}
     less = {rate: _points(rows, none, none | {"rate": rate}) for rate in RATES[:-1]}
     worst = {graph: max(found[graph] for found in less.values()) for graph in less[1.0]}
-    return {"minus p = 1": less[1.0], "minus the worst other rate": worst}
+    return {"rate 1": less[1.0], "worst other rate": worst}
 
 
 def _at_random(rows: Rows, rate: float) -> dict[str, float]:
@@ -212,13 +212,13 @@ TABLE_4 = Item(
     measure=_accuracy,
     claims=(
         Claim(
-            "p = 0 is least accurate: difference from other rates, points",
+            "rate 0 is least accurate: accuracy at rate 0 minus accuracy at another rate, points",
             "Table 4, Figure 7",
-            {"minus p = 1": points(-0.49, 0.02), "minus the worst other rate": most(0)},
+            {"rate 1": points(-0.49, 0.02), "worst other rate": most(0)},
             _isolated,
         ),
         Claim(
-            "accuracy at p = 0, random parts minus METIS, points",
+            "accuracy at rate 0, random parts minus METIS, points",
             "Table 7",
             {"": points(-3.47, -0.31)},
             lambda rows: {"": _at_random(rows, 0.0)},
@@ -226,8 +226,8 @@ TABLE_4 = Item(
         Claim(
             "accuracy, random parts minus METIS, points",
             "Table 7",
-            {"p = 0.1": points(-0.20, 0.27), "p = 1": points(0)},
-            lambda rows: {"p = 0.1": _at_random(rows, 0.1), "p = 1": _at_random(rows, 1.0)},
+            {"rate 0.1": points(-0.20, 0.27), "rate 1": points(0)},
+            lambda rows: {"rate 0.1": _at_random(rows, 0.1), "rate 1": _at_random(rows, 1.0)},
         ),
     ),
 )
@@ -281,13 +281,13 @@ def _faster(rows: Rows) -> Found:
     return {
         "": _speedups(rows, "epoch, s", "METIS", 0.1),
         "predicted": _speedups(rows, "predicted, s", "METIS", 0.1),
-        "p = 0.01": _speedups(rows, "epoch, s", "METIS", 0.01),
+        "rate 0.01": _speedups(rows, "epoch, s", "METIS", 0.01),
     }
 
 
 def _over_broadcasts(rows: Rows) -> Found:
     return {
-        f"p = {rate:g}": rows.ratios(
+        f"rate {rate:g}": rows.ratios(
             "predicted, s", {"partition": "CAGNET"}, {"partition": "METIS", "rate": rate}
         )
         for rate in (1.0, 0.01)
@@ -298,13 +298,13 @@ def _random_gains(rows: Rows) -> Found:
     gains = {partition: _speedups(rows, "epoch, s", partition, 0.1) for partition in MODELS}
     metis = gains["METIS"]
     more = {graph: value / metis[graph] for graph, value in gains["random"].items()}
-    return {"random": gains["random"], "random over METIS": more}
+    return {"random": gains["random"], "random / METIS": more}
 
 
 def _cut(rows: Rows) -> Found:
     whole = {"partition": "random", "rate": 1.0}
     return {
-        f"p = {rate:g}": rows.ratios("epoch, s", whole | {"rate": rate}, whole)
+        f"rate {rate:g}": rows.ratios("epoch, s", whole | {"rate": rate}, whole)
         for rate in (0.1, 0.01)
     }
 
@@ -316,29 +316,29 @@ TABLE_6 = Item(
     graphs=("AmazonPhoto", "fb100-Cornell5", "soc-Slashdot0902"),
     measure=_throughput,
     claims=(
-        Claim("speed-up, p = 0.1 over p = 1, METIS", "Table 8", {"": number(3.1, 3.4)}, _faster),
+        Claim("epoch, rate 1 / rate 0.1, METIS", "Table 8", {"": number(3.1, 3.4)}, _faster),
         Claim(
-            "predicted speed-up over CAGNET (paper: c = 2, here: 1D)",
+            "predicted epoch, CAGNET (paper: c = 2, here: 1D) / BNS",
             "Figure 4",
-            {"p = 1": number(1.0, 5.5), "p = 0.01": number(9.2, 13.8)},
+            {"rate 1": number(1.0, 5.5), "rate 0.01": number(9.2, 13.8)},
             _over_broadcasts,
         ),
         Claim(
-            "speed-up by p = 0.1 is greater for random parts than for METIS",
+            "epoch, rate 1 / rate 0.1: greater for random parts than for METIS",
             "Table 8",
-            {"random": number(5.0, 7.3), "random over METIS": least(1)},
+            {"random": number(5.0, 7.3), "random / METIS": least(1)},
             _random_gains,
         ),
         Claim(
-            "epoch over that at p = 1, random parts",
+            "epoch, given rate / rate 1, random parts",
             "Table 6",
-            {"p = 0.1": number(58.7 / 554.1), "p = 0.01": number(6.0 / 554.1)},
+            {"rate 0.1": number(58.7 / 554.1), "rate 0.01": number(6.0 / 554.1)},
             _cut,
         ),
         Claim(
-            "throughput over ROC",
+            "throughput, BNS / ROC",
             "Figure 4",
-            {"p = 1": number(1.8, 3.7), "p = 0.01": number(8.9, 16.2)},
+            {"rate 1": number(1.8, 3.7), "rate 0.01": number(8.9, 16.2)},
             missing="ROC is not available",
         ),
     ),
@@ -409,19 +409,19 @@ FIGURE_6 = Item(
     measure=_memory,
     claims=(
         Claim(
-            "memory, p = 0.01 over p = 1",
+            "memory, rate 0.01 / rate 1",
             "Figure 6",
             {"dense": number(0.42), "sparse": number(0.73)},
             _saved,
         ),
         Claim(
-            "memory, p = 0.1 over p = 1, METIS parts",
+            "memory, rate 0.1 / rate 1, METIS parts",
             "Table 8",
             {"": number(0.47, 0.83)},
             lambda rows: {"": _kept(rows, "fullest rank, MB", 0.1)},
         ),
         Claim(
-            "memory of the fullest rank over the mean, p = 0.01 over p = 1",
+            "memory, fullest rank / mean: rate 0.01 / rate 1",
             "Figure 8",
             {"": most(1)},
             _spread,
@@ -463,15 +463,15 @@ TABLE_10 = Item(
     measure=_attention,
     claims=(
         Claim(
-            "speed-up of GAT over p = 1",
+            "epoch of GAT, rate 1 / given rate",
             "Table 10",
             {
-                "p = 0.1": number(1.53, 1.83),
-                "p = 0.01": number(1.58, 2.06),
-                "p = 0": number(1.68, 2.20),
+                "rate 0.1": number(1.53, 1.83),
+                "rate 0.01": number(1.58, 2.06),
+                "rate 0": number(1.68, 2.20),
             },
             lambda rows: {
-                f"p = {rate:g}": rows.ratios("epoch, s", {"rate": 1.0}, {"rate": rate})
+                f"rate {rate:g}": rows.ratios("epoch, s", {"rate": 1.0}, {"rate": rate})
                 for rate in RATES[1:]
             },
         ),
@@ -526,14 +526,14 @@ def _more_accurate(rows: Rows) -> Found:
 TABLES_5_11 = Item(
     name="sampling-methods",
     setting=f"A GCN of 2 layers is rehearsed with 2 seeds and simulated network cards of "
-    f"{NETWORK}. BNS (p = {RATE}) trains on {PARTS} parts for {EPOCHS[1]} epochs. The "
+    f"{NETWORK}. BNS at rate {RATE} trains on {PARTS} parts for {EPOCHS[1]} epochs. The "
     f"others train on one rank for {EPOCHS[0]} epochs with mini-batches of a tenth of the "
     f"vertices, fan-outs 5,10, {CLUSTERS} clusters, and walks of 3 steps.",
     graphs=("AmazonPhoto",),
     measure=_methods,
     claims=(
         Claim(
-            "epoch, other method over BNS (p = 0.1)",
+            "epoch, other method / BNS at rate 0.1",
             "Table 11",
             {"GraphSAGE": number(6.20 / 0.198), "ClusterGCN": number(1.35 / 0.198)},
             lambda rows: {
@@ -542,7 +542,7 @@ TABLES_5_11 = Item(
             },
         ),
         Claim(
-            "accuracy, BNS (p = 0.1) minus other method, points",
+            "accuracy, BNS at rate 0.1 minus other method, points",
             "Tables 4, 5",
             {
                 "GraphSAGE": points(0.60, 1.93),

@@ -122,13 +122,13 @@ def _means() -> list[Claim]:
         said = f"predicted {figure}" if figure == "epoch" else figure
         claims += [
             Claim(
-                f"{said}, ratio to RP",
+                f"{said}, model / RP",
                 "Table 2",
                 {"HP": number(hp), "GP": number(gp)},
                 partial(_over_rp, figure=figure),
             ),
             Claim(
-                f"{said}, HP over GP",
+                f"{said}, HP / GP",
                 "Table 2, §5",
                 {"": number(both)},
                 partial(_hp_over_gp, figure=figure),
@@ -149,7 +149,7 @@ def _of_graphs(rows: Rows, figure: str, labels: Mapping[str, tuple[str, str]]) -
 SLASHDOT = "soc-Slashdot0902"
 TABLE_2 = Item(
     name="partition-models",
-    setting=f"Figures are geometric means over graphs, for p = {PARTS}. Epochs are predicted for "
+    setting=f"Figures are geometric means over graphs, for {PARTS} parts. Epochs are predicted for "
     f"`{CLUSTER}` and widths {','.join(map(str, WIDTHS))}. The paper uses soc-Slashdot0902 too; "
     "cit-HepTh, dblp-2010, email-Enron and USA-road.NY stand for its other graphs. HP uses effort "
     "`fast`. GP is METIS, which balances nonzeros.",
@@ -158,7 +158,7 @@ TABLE_2 = Item(
     claims=(
         *_means(),
         Claim(
-            "soc-Slashdot0902: maximum volume, ratio to RP",
+            "maximum volume on soc-Slashdot0902, model / RP",
             "Table 2",
             {"HP": number(0.69), "GP": number(4.38)},
             partial(
@@ -170,10 +170,10 @@ TABLE_2 = Item(
                     BESIDE: (GP_ROWS, SLASHDOT),
                 },
             ),
-            note="GP that balances rows would explain the published figure",
+            note="a GP that balances rows would explain the published figure",
         ),
         Claim(
-            "GP is slower than RP: predicted epoch, GP over RP",
+            "GP is slower than RP: predicted epoch, GP / RP",
             "Table 2",
             {"soc-Slashdot0902": number(2.02), "com-Youtube": number(1.45)},
             partial(
@@ -186,7 +186,7 @@ TABLE_2 = Item(
                     f"com-Youtube, {BESIDE}": (GP_ROWS, "email-Enron"),
                 },
             ),
-            note="the third graph, flickr (11.13), is not available",
+            note="the third graph, flickr (published: 11.13), is not available",
         ),
     ),
 )
@@ -303,25 +303,25 @@ FIGURE_4A = Item(
     measure=_scaling,
     claims=(
         Claim(
-            "communication time, p = 512 over p = 16",
+            "communication time, 512 ranks / 16 ranks",
             "Figure 4a",
             {"HP": most(1), "GP": most(1), "RP": most(1), "CAGNET": least(1)},
             _change,
         ),
         Claim(
-            "epoch, CAGNET over HP, p = 512",
+            "epoch on 512 ranks, CAGNET / HP",
             "Figure 4a",
             {"": number(12)},
             lambda rows: {"": _over(rows, "epoch", "cagnet-1d", "hp")},
         ),
         Claim(
-            "communication time, CAGNET over HP, p = 512",
+            "communication time on 512 ranks, CAGNET / HP",
             "Figure 4a",
             {"": number(8.3)},
             lambda rows: {"": _over(rows, "communication", "cagnet-1d", "hp")},
         ),
         Claim(
-            "epoch, CAGNET over HP and over GP, all p",
+            "epoch on 16 to 512 ranks, CAGNET / HP and CAGNET / GP",
             "Figure 4a",
             {"HP": least(1), "GP": least(1)},
             lambda rows: {
@@ -330,40 +330,40 @@ FIGURE_4A = Item(
             },
         ),
         Claim(
-            "epoch, RP over CAGNET, p = 16",
+            "epoch on 16 ranks, RP / CAGNET",
             "Figure 4a",
             {"": least(1)},
             lambda rows: {"": _over(rows, "epoch", "rp", "cagnet-1d", 0)},
         ),
         Claim(
-            "communication time, RP over HP, p = 16 and 512",
+            "communication time on 16 and 512 ranks, RP / HP",
             "Figure 4a",
             {"": number(2.4, 3)},
             _rp_over_hp,
         ),
         Claim(
-            "communication time, GP over HP, p = 512",
+            "communication time on 512 ranks, GP / HP",
             "Figure 4a",
             {"": number(1.7)},
             lambda rows: {"": _over(rows, "communication", "gp", "hp")},
         ),
         Claim(
-            "communication time, RP over GP",
+            "communication time, RP / GP",
             "Figure 4a",
-            {"p = 16": number(2.7), "p = 512": number(1.8)},
+            {"16 ranks": number(2.7), "512 ranks": number(1.8)},
             lambda rows: {
-                "p = 16": _over(rows, "communication", "rp", "gp", 0),
-                "p = 512": _over(rows, "communication", "rp", "gp"),
+                "16 ranks": _over(rows, "communication", "rp", "gp", 0),
+                "512 ranks": _over(rows, "communication", "rp", "gp"),
             },
         ),
         Claim(
-            "epoch of HP, p = 16 over p = 512",
+            "epoch of HP, 16 ranks / 512 ranks",
             "Figure 3",
             {"": number(32)},
             _strong,
         ),
         Claim(
-            "epoch, HP over RP and over GP, all p",
+            "epoch on 16 to 512 ranks, HP / RP and HP / GP",
             "Figure 3",
             {"RP": most(1), "GP": most(1.05)},
             lambda rows: {
@@ -402,7 +402,7 @@ def _with_depth(rows: Rows) -> Found:
     found = {
         d: rows.ratios("speed-up", {"d": d, "layers": 8}, {"d": d, "layers": 3}) for d in DIMENSIONS
     }
-    return {"d = 50": found[50], "d = 100": found[100]}
+    return {"width 50": found[50], "width 100": found[100]}
 
 
 def _with_width(rows: Rows) -> Found:
@@ -411,19 +411,19 @@ def _with_width(rows: Rows) -> Found:
 
 FIGURE_4B = Item(
     name="depth-and-width",
-    setting=f"Speed-ups of HP over one rank are predicted for `{CLUSTER}` and p = 512. The paper "
+    setting=f"Speed-ups of HP over one rank are predicted for `{CLUSTER}` and 512 ranks. The paper "
     "compares with DGL.",
     graphs=("USA-road.NY", "USA-road.NE"),
     measure=_depth,
     claims=(
         Claim(
-            "speed-up with 8 layers over 3 layers",
+            "speed-up with 8 layers / speed-up with 3 layers",
             "Figure 4b",
-            {"d = 50": least(1), "d = 100": number(40 / 28)},
+            {"width 50": least(1), "width 100": number(40 / 28)},
             _with_depth,
         ),
         Claim(
-            "speed-up with 8 layers, width d = 100 over d = 50",
+            "speed-up with 8 layers, width 100 / width 50",
             "Figure 4b",
             {"": number(17 / 40)},
             _with_width,
@@ -465,7 +465,7 @@ def _same_accuracy(rows: Rows) -> Found:
     )
     return {
         "difference": 100 * spread,
-        "mean minus 75": 100 * float(np.mean([row["test accuracy"] for row in rows])) - 75,
+        "mean minus 75%": 100 * float(np.mean([row["test accuracy"] for row in rows])) - 75,
     }
 
 
@@ -476,11 +476,11 @@ FIGURE_4C = Item(
     measure=_few_epochs,
     claims=(
         Claim(
-            "accuracy on Cora, points: difference among 1 to 27 ranks; mean minus 75",
+            "accuracy on Cora, points: largest difference between 1 to 27 ranks; mean minus 75%",
             "Figure 4c",
             {
                 "difference": points(0),
-                "mean minus 75": points(-2.5, 2.5),
+                "mean minus 75%": points(-2.5, 2.5),
             },
             _same_accuracy,
         ),
@@ -559,13 +559,13 @@ FIGURE_5 = Item(
     measure=_stochastic,
     claims=(
         Claim(
-            "rows moved per mini-batch, HP over SHP (Algorithm 3)",
+            "rows moved per mini-batch, HP / SHP (Algorithm 3)",
             "Figure 5",
             {"": number(1.10)},
             _over_shp,
         ),
         Claim(
-            "the sample of Eq. 14 suffices: rows per mini-batch over rows with the exact model",
+            "the sample of Eq. 14 suffices: rows per mini-batch, sampled model / exact model",
             "§4.3.3",
             {"": number(1)},
             lambda rows: {
@@ -613,7 +613,7 @@ TABLE_2_DGL = Item(
     measure=_against_dgl,
     claims=(
         Claim(
-            "speed-up of 512 ranks over DGL on one node",
+            "epoch, DGL on one node / 512 ranks",
             "Table 2",
             {"HP": number(10.60), "GP": number(5.04)},
             _over_dgl,
@@ -666,13 +666,13 @@ OTHERS = Item(
     measure=_elsewhere,
     claims=(
         Claim(
-            "papers100M on 27 GPUs, RP over HP",
+            "papers100M on 27 GPUs, RP / HP",
             "Table 3",
             {
                 "volume": number(13 / 1.2),
-                "time, d = 1": number(34.70 / 24.46),
-                "time, d = 2": number(42.88 / 25.00),
-                "time, d = 5": number(65.14 / 29.73),
+                "time at width 1": number(34.70 / 24.46),
+                "time at width 2": number(42.88 / 25.00),
+                "time at width 5": number(65.14 / 29.73),
             },
             lambda rows: {
                 "time, predicted": {
@@ -694,7 +694,7 @@ OTHERS = Item(
             missing="no GPUs are available",
         ),
         Claim(
-            "seconds, 15 GPUs over 512 CPUs",
+            "time, 15 GPUs / 512 CPUs",
             "§5",
             {"amazon0601": number(1.02 / 0.94), "roadNet-CA": number(1.28 / 0.67)},
             missing="neither GPUs nor these graphs are available",

@@ -74,15 +74,15 @@ DENSE, MIDDLE = "fb100-Cornell5", "AmazonPhoto"
 
 def _copies(rows: Rows) -> Found:
     dense, middle = (
-        {f"{label} p={p}": rows.get("replication factor", graph=graph, p=p) for p in (2, 4, 8, 16)}
-        for label, graph in (("Reddit", DENSE), ("Products", MIDDLE))
+        {f"{of}, {p} parts": rows.get("replication factor", graph=own, p=p) for p in (2, 4, 8, 16)}
+        for of, own in (("Reddit", DENSE), ("Products", MIDDLE))
     )
     grows = {
         graph: min(b / a for a, b in pairwise(each["replication factor"] for each in of))
         for graph in rows.values("graph")
         if len(of := rows.where(graph=graph)) > 1
     }
-    return {**dense, **middle, "factor at 2p over factor at p": grows}
+    return {**dense, **middle, "factor with twice the parts / factor": grows}
 
 
 TABLE_4 = Item(
@@ -96,9 +96,9 @@ TABLE_4 = Item(
             f"replication factor ({DENSE} stands for Reddit, {MIDDLE} for Products)",
             "Table 4",
             {
-                **{f"Reddit p={p}": number(value) for p, value in REDDIT.items()},
-                **{f"Products p={p}": number(value) for p, value in PRODUCTS.items()},
-                "factor at 2p over factor at p": least(1),
+                **{f"Reddit, {p} parts": number(value) for p, value in REDDIT.items()},
+                **{f"Products, {p} parts": number(value) for p, value in PRODUCTS.items()},
+                "factor with twice the parts / factor": least(1),
             },
             _copies,
         ),
@@ -161,7 +161,7 @@ def _speed_ups(rows: Rows) -> Found:
     )
     return {
         **measured,
-        "0c over cd-5": {graph: measured["0c"][graph] / v for graph, v in measured[late].items()},
+        "cd-5 / 0c": {graph: measured["0c"][graph] / v for graph, v in measured[late].items()},
         **{f"{name}, predicted": found for name, found in predicted.items()},
     }
 
@@ -180,17 +180,17 @@ FIGURE_5 = Item(
     measure=_late,
     claims=(
         Claim(
-            "speed-up over cd-0 on the most sockets",
+            "epoch on the most sockets, cd-0 / other",
             "Figure 5",
             {
                 f"cd-{DELAY}": number(9.9 / 6.3, 83.16 / 27.43),
                 "0c": number(75.4 / 37.9, 123.13 / 27.43),
-                "0c over cd-5": least(1),
+                "cd-5 / 0c": least(1),
             },
             _speed_ups,
         ),
         Claim(
-            "words of cd-0 grow: p = 8 over p = 2",
+            "words of cd-0 grow: 8 ranks / 2 ranks",
             "Figure 6",
             {"": least(NO_EFFECT)},
             _growth,
@@ -251,7 +251,7 @@ def _scaling(rows: Rows, label: str) -> Found:
 def _memory(rows: Rows) -> Found:
     pairs = (("cd-0", "0c"), (f"cd-{DELAY}", "cd-0"))
     return {
-        f"{over} over {under}": {
+        f"{over} / {under}": {
             row["graph"]: row[f"{over}, MB"] / row[f"{under}, MB"] for row in rows
         }
         for over, under in pairs
@@ -271,26 +271,26 @@ SCALING = Item(
     measure=_sockets,
     claims=(
         Claim(
-            "predicted speed-up of 16 sockets over one on Reddit",
+            "predicted epoch of Reddit, one socket / 16 sockets",
             "Figure 5",
             _three(0.98, 2.08, 2.91),
             partial(_scaling, label="Reddit"),
         ),
         Claim(
-            "predicted speed-up of 64 sockets over one on Proteins",
+            "predicted epoch of Proteins, one socket / 64 sockets",
             "Figure 5",
             _three(37.9, 59.8, 75.4),
             partial(_scaling, label="Proteins"),
         ),
         Claim(
-            "speed-up of 64 sockets on OGBN-Products",
+            "epoch of OGBN-Products, one socket / 64 sockets",
             "Figure 5",
             _three(6.3, 9.9, 16.1),
             missing="no available graph has a replication factor of 5.7 on 64 parts and enough "
             "work for 64 sockets",
         ),
         Claim(
-            "speed-up of 128 sockets on OGBN-Papers",
+            "epoch of OGBN-Papers, one socket / 128 sockets",
             "Figure 5",
             _three(27.43, 83.16, 123.13),
             missing="the graph (1.6 billion edges) is not available",
@@ -299,8 +299,8 @@ SCALING = Item(
             "counted memory: 0c needs least, cd-5 most",
             "Table 6",
             {
-                "cd-0 over 0c": number(124 / 112, 78 / 70),
-                f"cd-{DELAY} over cd-0": number(120 / 78, 196 / 124),
+                "cd-0 / 0c": number(124 / 112, 78 / 70),
+                f"cd-{DELAY} / cd-0": number(120 / 78, 196 / 124),
             },
             _memory,
             note="here cd-0 keeps no copies of split vertices",
@@ -356,7 +356,7 @@ TABLE_5 = Item(
     measure=_accuracy,
     claims=(
         Claim(
-            "accuracy minus that on one socket, points",
+            "accuracy minus accuracy on one socket, points",
             "Table 5",
             {"": least(-1)},
             _within,
@@ -398,7 +398,7 @@ def _less(rows: Rows, over: int, under: int) -> Found:
 
 DELAYS_6_3 = Item(
     name="delays",
-    setting=f"The networks of `delayed-accuracy` train with cd-r on {LATE_SOCKETS} `libra` parts.",
+    setting=f"The networks of `delayed-accuracy` train on {LATE_SOCKETS} `libra` parts.",
     graphs=("Cora", "AmazonPhoto"),
     measure=_delays,
     claims=(
@@ -494,23 +494,23 @@ TABLES_7_9 = Item(
     measure=_work,
     claims=(
         Claim(
-            "work on one socket, full batch over sampling",
+            "work on one socket, full batch / sampling",
             "Tables 7, 8",
             {"": number(77.19 / 19.98)},
             _more_work,
         ),
         Claim(
-            "seconds on one socket, sampling over full batch",
+            "time on one socket, sampling / full batch",
             "Table 9",
             {"": number(20 / 11)},
             lambda rows: {"": _of_few(rows, "sampling over full, s")},
         ),
         Claim(
-            "on 16 sockets: full batch over sampling (work), sampling over full batch (seconds)",
+            "on 16 sockets: work, full batch / sampling; time, sampling / full batch",
             "Tables 7 to 9",
             {
                 "work": number(18.80 / 1.41),
-                "seconds": number(1.5 / 1.9),
+                "time": number(1.5 / 1.9),
             },
             missing="DistDGL and 16 sockets are not available",
         ),
@@ -624,24 +624,25 @@ def _best_reuse(rows: Rows) -> Found:
         top = max(of, key=lambda each: each["reuse"])
         found[row["kind"]][row["graph"]] = top["reuse"] / row["reuse"]
         best[row["kind"]][row["graph"]] = top["blocks"]
-    return {**found, "blocks, dense": best["dense"], "blocks, sparse": best["sparse"]}
+    return {**found, "best number, dense": best["dense"], "best number, sparse": best["sparse"]}
 
 
 REUSE = Item(
     name="cache-reuse",
-    setting="Reuse is rows read over rows loaded, counted for an LRU cache that holds as "
-    "large a share of rows as a Xeon 8280 holds of Reddit (dense) or OGBN-Products (sparse).",
+    setting="Reuse is the number of rows read / rows loaded, counted for an LRU cache. It holds "
+    "the same fraction of the graph's rows as the cache of a Xeon 8280 holds of the rows of Reddit "
+    "(for dense graphs) or OGBN-Products (for sparse graphs).",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_reuse,
     claims=(
         Claim(
-            "cache reuse with the best number of blocks, over reuse with one; that number",
+            "cache reuse, best number of blocks / one block; best number of blocks",
             "Table 3",
             {
                 "dense": number(27.0 / 3.1),
                 "sparse": number(1),
-                "blocks, dense": number(16),
-                "blocks, sparse": number(1),
+                "best number, dense": number(16),
+                "best number, sparse": number(1),
             },
             _best_reuse,
         ),

@@ -160,7 +160,7 @@ class Claim:
 
     def __str__(self) -> str:
         """The published figures."""
-        return "; ".join(f"{label} {each}".strip() for label, each in self.published.items())
+        return "; ".join(f"{of}: " * bool(of) + str(each) for of, each in self.published.items())
 
     def finding(self, rows: Rows) -> Finding | None:
         """None: no rows yet, or too few."""
@@ -195,7 +195,7 @@ class Claim:
         if judge is not None and len(cases) > 1:
             near = sum(map(judge.is_near, cases.values()))
             text += f" ({near}/{len(cases)})" if near < len(cases) else ""
-        return f"{label}{': ' if label and len(cases) > 1 else ' '}{text}".strip()
+        return f"{label}: " * bool(label) + text
 
 
 def _cases(value: float | Mapping[Any, float]) -> dict[str, float]:

@@ -100,8 +100,8 @@ def _memory(rows: Rows) -> Found:
         for model in ("mop", "gp")
     }
     return {
-        "1 rank over 64 ranks": found["mop"],
-        "MoP over METIS": _mop_over_gp(rows, "memory"),
+        "1 rank / 64 ranks": found["mop"],
+        "MoP / METIS": _mop_over_gp(rows, "memory"),
         "METIS, 1 rank over 64": found["gp"],
     }
 
@@ -114,19 +114,19 @@ FIGURES_9_11 = Item(
     measure=_volume,
     claims=(
         Claim(
-            "the volume of MoP is constant, others grow: p = 64 over p = 8",
+            "the volume of MoP is constant, others grow: 64 ranks / 8 ranks",
             "Figure 10, Prop. 3.4",
             {"MoP": number(1, 9 / 8), "METIS": least(9 / 8), "1D": least(9 / 8)},
             _words,
         ),
         Claim(
-            "words, MoP over METIS, all p",
+            "words on 4 to 64 ranks, MoP / METIS",
             "Figure 10",
             {"": most(1)},
             lambda rows: {"": _mop_over_gp(rows, "words")},
         ),
         Claim(
-            "work of the busiest rank over the mean, p = 64",
+            "work on 64 ranks, busiest rank / mean",
             "Figure 11",
             {"MoP": most(1.05), "1D": most(1.05), "METIS": least(1.05)},
             _balance,
@@ -134,7 +134,7 @@ FIGURES_9_11 = Item(
         Claim(
             "MoP needs least memory, which falls linearly: predicted for the fullest rank",
             "Figure 9",
-            {"1 rank over 64 ranks": number(64), "MoP over METIS": most(1)},
+            {"1 rank / 64 ranks": number(64), "MoP / METIS": most(1)},
             _memory,
             note="every rank of MoP holds the whole matrix",
         ),
@@ -185,9 +185,9 @@ FIGURE_7 = Item(
     "MixGCN-CPU aggregates on CPUs.",
     measure=_over_cagnet,
     claims=(
-        Claim("greatest throughput over CAGNET", "Figure 7", {"": number(10.4)}, _over_1d),
+        Claim("greatest throughput, MoP / CAGNET", "Figure 7", {"": number(10.4)}, _over_1d),
         Claim(
-            "epoch, 32 GPUs over 8",
+            "epoch, 32 GPUs / 8 GPUs",
             "Figure 8",
             {"": most(1)},
             _with_workers,
@@ -233,7 +233,7 @@ FIGURE_7_PARTS = Item(
     measure=_over_parts,
     claims=(
         Claim(
-            "greatest throughput of MixGCN-CPU over systems that partition",
+            "greatest throughput, MixGCN-CPU / systems that partition",
             "Figure 7",
             {"DistDGL": number(4.2), "PipeGCN": number(1.9), "Sancus": number(5.5)},
             _others,
@@ -297,7 +297,7 @@ TABLE_5 = Item(
     measure=_order,
     claims=(
         Claim(
-            "seconds, METIS over RCM",
+            "time, METIS / RCM",
             "Table 5",
             {"": number(68, 155)},
             partial(_column, column="METIS over RCM"),
@@ -369,7 +369,7 @@ TABLE_4 = Item(
             "reordering speeds up the pipeline", "Table 4", {"": number(1.01, 1.18)}, _reordering
         ),
         Claim(
-            "epoch with reordered rows, no pipeline over pipeline",
+            "epoch with reordered rows, no pipeline / pipeline",
             "§3.2.2",
             {"": least(1)},
             _pays,
@@ -431,7 +431,7 @@ FIGURE_12 = Item(
             fitted=True,
         ),
         Claim(
-            "greatest energy of others over MixGCN-SPU, modelled",
+            "greatest energy, others / MixGCN-SPU, modelled",
             "§4.4.1, Table 3",
             {"HyGCN": number(3.5), "AWB-GCN": number(5.5)},
             _energies,
@@ -493,8 +493,8 @@ S_SPMM = Item(
 NOT_BUILT = Item(
     name="not-built",
     setting="Two proposals of the paper are not built. Ranks that fetch blocks of A (§5.2.1) would "
-    "move 19..59 times the words of `mop` at p = 64. A pipeline across layers (Figure 5) would "
-    "take at least 0.80 times as long as a forward pass.",
+    "move 19..59 times the words of `mop` on 64 ranks. A pipeline across layers (Figure 5) "
+    "would shorten a forward pass by at most 20%.",
     claims=(),
 )
 

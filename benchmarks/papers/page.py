@@ -32,10 +32,9 @@ commands measure an item (bold below) again, also on your graphs:
 
 How to read the tables:
 
-- *a over b* is a divided by b. A label precedes its figure. Semicolons separate figures.
-- *p* is the number of ranks. In Wan et al. 2022, *p* is the sampling rate. *c* is the number of
-  copies of a row, *d* the width of a layer, and *r* the delay of cd-r in epochs. HP, GP and RP are
-  the models `hp`, `gp` and `rp`.
+- *a / b* is a divided by b. A label and a colon precede a figure. Semicolons separate figures.
+- HP, GP and RP are the models `hp`, `gp` and `rp`. *c* is the number of copies of a row. At
+  *rate* 0.1, a tenth of the boundary rows are kept. cd-5 delays sums by 5 epochs.
 - A *case* is often one graph with one number of ranks. More than {few} cases are shown as a range,
   low..high. Epochs of many ranks are predicted.
 - *(k/n)* means that k of n cases agree with the paper within a factor of {tolerance:g}, or within

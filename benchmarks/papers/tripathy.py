@@ -76,7 +76,7 @@ def _reddit(rows: Rows) -> Found:
     of = rows.where(graph="Reddit", **SIX)
     found = of.ratios("dbcast", {"way": "2"}, {"way": "1"}, "GPUs")
     steps = {over: found.get(over, nan) / found.get(under, nan) for under, over in pairwise(GPUS)}
-    return {"ratio at each p over ratio at previous p": steps, "p = 100": found.get(GPUS[-1], nan)}
+    return {"ratio / ratio with fewer GPUs": steps, "100 GPUs": found.get(GPUS[-1], nan)}
 
 
 def _memory(rows: Rows) -> Found:
@@ -117,7 +117,7 @@ def _beyond_36(rows: Rows) -> Found:
     for gpus in (64, 100):
         for graph, value in _of_2d(rows, "epoch", gpus, 36).items():
             label = "Reddit" if graph == "Reddit" else "Amazon, Protein"
-            found[label][f"{graph} on {gpus}"] = value
+            found[label][f"{graph} on {gpus} GPUs"] = value
     return found
 
 
@@ -139,55 +139,50 @@ FIGURES_1_2 = Item(
     measure=_replication,
     claims=(
         Claim(
-            "6 GPUs per node: broadcast time of Amazon and Protein, c = 2 over c = 1",
+            "6 GPUs per node: broadcast time of Amazon and Protein, c = 2 / c = 1",
             "Figure 1",
             {"": number(0.9, 1)},
             partial(_of_2_copies, graphs=("Amazon", "Protein"), per_node=6),
         ),
         Claim(
-            "1 GPU per node: broadcast time of Amazon and Protein, c = 2 over c = 1",
+            "1 GPU per node: broadcast time of Amazon and Protein, c = 2 / c = 1",
             "Figure 2",
             {"": number(0.5)},
             partial(_of_2_copies, graphs=("Amazon", "Protein"), per_node=1),
         ),
         Claim(
-            "broadcast time of Reddit, c = 2 over c = 1, falls as p grows",
+            "broadcast time of Reddit, c = 2 / c = 1: falls with more GPUs",
             "Figure 1, §VI-A",
-            {"ratio at each p over ratio at previous p": most(1), "p = 100": most(0.5)},
+            {"ratio / ratio with fewer GPUs": most(1), "100 GPUs": most(0.5)},
             _reddit,
         ),
         Claim(
-            "fits memory (1) or not (0): Amazon, c = 4, 16 GPUs; Protein, c = 4, 36, and c = 1, 16",
+            "does not fit (0; 1: fits): Amazon, c = 4, 16 GPUs; Protein, c = 4, 36, and c = 1, 16 GPUs",
             "Figure 1, §V-C",
             {"": most(0)},
             _memory,
         ),
         Claim(
-            "epoch, 2D over the best of 1D and 1.5D",
+            "epoch, 2D / best of 1D and 1.5D",
             "Figure 1, §VI-B",
             {"": least(1)},
             _two_d,
             note="2D here moves half the dense words of the paper's analysis",
         ),
         Claim(
-            "2D gains up to 36 GPUs: epoch, 36 GPUs over 16",
+            "2D gains up to 36 GPUs: epoch, 36 GPUs / 16 GPUs",
             "§VI-B",
             {"": most(1 / NO_EFFECT)},
             lambda rows: {"": _of_2d(rows, "epoch", 36, 16)},
-            note="Protein does not fit on 16",
+            note="Protein does not fit on 16 GPUs",
         ),
         Claim(
-            "2D stops gaining: epoch, 64 and 100 GPUs over 36",
+            "2D stops gaining: epoch, 64 or 100 GPUs / 36 GPUs",
             "§VI-B",
             {"Reddit": least(1), "Amazon, Protein": number(1)},
             _beyond_36,
         ),
-        Claim(
-            "dense broadcast time of 2D, 100 GPUs over 36",
-            "§VI-B",
-            {"": most(1)},
-            _dense,
-        ),
+        Claim("dense broadcast time of 2D, 100 GPUs / 36 GPUs", "§VI-B", {"": most(1)}, _dense),
         Claim(
             f"epochs per second on Reddit, one node, {ONE_NODE} GPUs",
             "§VI-A",
@@ -221,18 +216,18 @@ def _over_2d(rows: Rows, graph: str) -> list[float]:
 
 def _amazon(rows: Rows) -> Found:
     first, middle, last = _over_2d(rows, "Amazon")
-    return {"25/27": first, "121/125": last, "64": middle}
+    return {"27 / 25 GPUs": first, "125 / 121 GPUs": last, "64": middle}
 
 
 def _protein(rows: Rows) -> Found:
-    found = zip(("25/27", "64", "121/125"), _over_2d(rows, "Protein"), strict=True)
+    found = zip(("27 / 25", "64 GPUs", "125 / 121 GPUs"), _over_2d(rows, "Protein"), strict=True)
     return {"": {p: value for p, value in found if value == value}}  # 2D does not fit on 25
 
 
 def _steps_of_3d(rows: Rows) -> Found:
     way = {"way": "cagnet-3d"}
     return {
-        f"{over} over {under}": rows.ratios("epoch", way | {"GPUs": over}, way | {"GPUs": under})
+        f"{over} / {under} GPUs": rows.ratios("epoch", way | {"GPUs": over}, way | {"GPUs": under})
         for under, over in ((27, 64), (64, 125))
     }
 
@@ -254,25 +249,25 @@ FIGURE_3 = Item(
     measure=_three_d,
     claims=(
         Claim(
-            "Amazon: epoch, 3D over 2D, by GPUs of both (2D/3D)",
+            "Amazon: epoch, 3D / 2D",
             "Figure 3",
-            {"25/27": least(1), "121/125": number(1)},
+            {"27 / 25 GPUs": least(1), "125 / 121 GPUs": number(1)},
             _amazon,
         ),
         Claim(
-            "Protein: epoch, 3D over 2D, by GPUs of both (2D/3D)",
+            "Protein: epoch, 3D / 2D",
             "Figure 3",
             {"": most(1)},
             _protein,
         ),
         Claim(
-            "3D gains up to 125 GPUs: epoch, more GPUs over fewer",
+            "3D gains up to 125 GPUs: epoch, more GPUs / fewer GPUs",
             "Figure 3",
-            {"64 over 27": most(1), "125 over 64": most(1)},
+            {"64 / 27 GPUs": most(1), "125 / 64 GPUs": most(1)},
             _steps_of_3d,
         ),
         Claim(
-            "Amazon: communication time scales better with 3D than with 2D: growth, 3D over 2D",
+            "Amazon: communication time scales better with 3D than with 2D: growth, 3D / 2D",
             "§VI-C",
             {"": number(0.90, 0.95)},
             _communication,
@@ -314,7 +309,7 @@ def _shares(rows: Rows) -> Found:
     return {
         "total": total,
         "busiest": busiest,
-        "busiest over total": {graph: busiest[graph] / total[graph] for graph in total},
+        "busiest / total": {graph: busiest[graph] / total[graph] for graph in total},
     }
 
 
@@ -326,9 +321,9 @@ METIS = Item(
     measure=_metis,
     claims=(
         Claim(
-            "METIS lowers the total more than the busiest process's volume: ratio to random blocks",
+            "METIS lowers the total more than the busiest process's volume: METIS / random blocks",
             "§IV-A.6",
-            {"total": number(0.28), "busiest": number(0.71), "busiest over total": least(1)},
+            {"total": number(0.28), "busiest": number(0.71), "busiest / total": least(1)},
             _shares,
         ),
     ),
