@@ -205,7 +205,9 @@ def _lives(process: int) -> bool:
 def remove_leftovers(
     path: str | os.PathLike[str], *, is_folder: bool = False, alone: bool = False
 ) -> None:
-    """Remove temporary files that killed writers of this file left in its folder; raise no error.
+    """Remove the temporary files of processes that were killed while they wrote this file.
+
+    Errors are ignored.
 
     Only regular files (or folders) with a name that `atomic_write` (or `atomic_folder`) makes for
     this target are removed.
@@ -213,9 +215,9 @@ def remove_leftovers(
     Parameters:
         path: The file or folder that was to be written.
         is_folder: Whether `path` is a folder.
-        alone: Whether the caller knows that no other process writes this file. If True, leftovers
-            of other machines are removed too. If False, only leftovers of dead processes of this
-            machine are removed.
+        alone: Whether the caller knows that no other process writes this file. If True,
+            temporary files from other machines are removed too. If False, only temporary files of
+            dead processes of this machine are removed.
     """
     folder, name = os.path.split(os.path.realpath(path))
     stem, suffix = (name, "") if is_folder else os.path.splitext(name)
@@ -338,7 +340,8 @@ def atomic_write(
             ...                          # write to `temporary`, close it
         # plan.h5 is complete and on the disk; after an exception it would not exist
 
-    Leftovers of killed writers of the same file are removed first (`remove_leftovers`).
+    First, temporary files of killed processes that wrote the same file are removed
+    (`remove_leftovers`).
 
     Parameters:
         path: The file to write. An existing file is replaced only when the new one is complete. A
@@ -418,7 +421,8 @@ def _keep(path: str, name: str | os.PathLike[str]) -> None:
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Write a folder of files under a temporary name, and rename it when it is complete.
 
-    Leftovers of killed writers of the same `path` are removed first (`remove_leftovers`).
+    First, temporary folders of killed processes that wrote the same `path` are removed
+    (`remove_leftovers`).
 
     Parameters:
         path: The folder to make. It must not exist, or must be empty.

@@ -157,7 +157,7 @@ FIGURES_1_2 = Item(
             _reddit,
         ),
         Claim(
-            "does not fit (0; 1: fits): Amazon, c = 4, 16 GPUs; Protein, c = 4, 36, and c = 1, 16 GPUs",
+            "fits (1) or not (0): Amazon, c = 4, 16 GPUs; Protein, c = 4, 36 GPUs; c = 1, 16 GPUs",
             "Figure 1, §V-C",
             {"": most(0)},
             _memory,

@@ -152,7 +152,7 @@ def _fail_mirror(path: StrPath, graph: Graph, turned: ListedEdges, line: Int64Ar
 
     Parameters:
         turned: The reverse edges.
-        line: Number of every vertex's line in the file, int64[n].
+        line (int64[n]): For every vertex, the number of its line in the file.
     """
     row, other = turned.column, turned.row + 1
     mirror = nonzeros_of_edges(graph, turned)

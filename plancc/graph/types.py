@@ -1,7 +1,7 @@
 """Vertex types, relations between them, and their union: an ordinary square graph.
 
-The vertices of all types are numbered in one space, type after type. The nonzeros of a relation are
-in the block of its destination's rows and its source's columns:
+The vertices of all types are numbered in one sequence, in the order of types. The nonzeros of a
+relation are in the block of its destination's rows and its source's columns:
 
                     columns of authors   columns of papers
     rows of authors                      (paper, cited in, author)

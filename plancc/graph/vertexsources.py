@@ -372,7 +372,7 @@ def _data_of_types(
             raise InputError(f"{what}give a mapping of names to arrays")
         for key in ("weights", *ALIASES["weights"], missing.get("weights")):
             if given.get(key) is not None:
-                cure = "`weights` expects one vector for all vertices, type after type"
+                cure = "`weights` expects one vector for all vertices, in the order of types"
                 told = f"key {show(key)}: weights of only some vertex types are not accepted"
                 raise InputError(f"{what}{told}; {cure}")
         data = vertex_data_of(given, of_one_type(graph, name), what, **choice)

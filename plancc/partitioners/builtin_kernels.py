@@ -21,8 +21,8 @@ def bisect(nets: Nets, weight: Any, shares: Any, order: Any) -> Any:
 
     Parameters:
         nets (Nets): The hypergraph.
-        weight (int64[num_vertices]): One weight for every vertex; several weights per vertex must
-            be combined before.
+        weight (int64[num_vertices]): One weight for every vertex. If vertices have several weights,
+            the caller must combine them into one.
         shares (float64[num_parts]): Relative sizes of the parts.
         order (int64[num_vertices]): All vertices; not changed. The first vertex is the start of the
             first search.

@@ -75,7 +75,7 @@ class Goal:
     ) -> tuple[int, int]:
         """Run one sweep over the vertices in `order`.
 
-        The function is `sweep_expected` if `reach` is set, else `sweep`.
+        The method calls the kernel `sweep_expected` if `reach` is set, else the kernel `sweep`.
 
         Returns:
             moved, evaluations: Number of vertices moved, and number of gains computed.

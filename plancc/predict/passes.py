@@ -36,7 +36,7 @@ DEFAULT_DIMS = (128, 128, 16)
 def layers_of(
     dims: Sequence[int], passes: Sequence[str], options: ConvOptions | None = None
 ) -> list[BothWays]:
-    """Return the steps of every layer of a network, forward and back.
+    """Return the steps of every layer of a network, in the forward and in the backward pass.
 
     Parameters:
         dims: Widths d_0..d_L.

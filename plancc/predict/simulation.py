@@ -79,10 +79,10 @@ _DRAW = Place(0, "batch", DRAW)
 
 
 class StepTime(NamedTuple):
-    """Seconds of one step of a layer, forward or back.
+    """Time of one operation of a layer, in the forward or in the backward pass.
 
     Attributes:
-        layer, direction, step: The place of the step in the epoch (`Place`).
+        layer, direction, step: The place of the operation in the epoch (`Place`).
         slowest, mean: Seconds of the slowest rank, and mean over the ranks.
         rank: The slowest rank.
     """

@@ -25,10 +25,11 @@ class Spending:
     epoch: float | None
 
     def pays_over(self, other: Spending) -> Payoff:
-        """Return after how many epochs this plan's shorter epochs make up for its longer search.
+        """Return the number of epochs after which this plan has made up for its longer search.
 
-        This plan is compared with the plan `other`. The number is 0 if this plan's search was not
-        longer, and `NEVER` if its epochs are not shorter. None if a number of seconds is unknown.
+        Its shorter epochs make up for it; `other` is the plan to compare with. The number is 0 if
+        this plan's search was not longer, and `NEVER` if its epochs are not shorter. It is None
+        if any of the compared times is unknown.
         """
         if self.epoch is None or other.epoch is None:
             return None

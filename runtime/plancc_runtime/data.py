@@ -267,7 +267,10 @@ def _check_data(
 
 
 def width_of(part: Part, options: TrainOptions) -> int:
-    """Return the number of columns of the features over all ranks that share these rows."""
+    """Return the number of feature columns, summed over the ranks that share a part's rows.
+
+    Without features, this is the number of columns of the random features.
+    """
     features = part.vertex_data.features
     return (options.random_features or DEFAULT_FEATURES) if features is None else features.shape[1]
 

@@ -62,11 +62,11 @@ class TypedGraph:
         return f"TypedGraph(rank {union.rank} of {union.num_ranks}: rows {rows})"
 
     def num_rows(self, name: str) -> int:
-        """Return the number of own rows of a type."""
+        """Return the number of this rank's rows of a vertex type."""
         return len(self.vertices(name))
 
     def vertices(self, name: str) -> Tensor:
-        """Return the vertex of every own row of a type: int64[num_rows].
+        """Return the vertex of each of this rank's rows of a vertex type: int64[num_rows].
 
         Vertices are numbered from 0 within their type.
 
@@ -78,7 +78,7 @@ class TypedGraph:
         return numbers[(numbers >= of_type.start) & (numbers < of_type.stop)] - of_type.start
 
     def features(self, name: str) -> Tensor | None:
-        """Return features of the own rows of a type: Tensor[num_rows, width of the type].
+        """Return features of this rank's rows of a vertex type: Tensor[num_rows, type's width].
 
         Return None if the plan has no features of the type.
 
@@ -88,14 +88,14 @@ class TypedGraph:
         return self._found(name, self.union.features_of)
 
     def targets(self, name: str) -> Tensor | None:
-        """Return labels or targets of the own rows of a type, in the forms of `Graph.labels`.
+        """Return labels or targets of this rank's rows of a vertex type, as in `Graph.labels`.
 
         Return None if the plan has no labels of the type. Errors: see `features`.
         """
         return self._found(name, self.union.targets_of)
 
     def masks(self, name: str) -> dict[str, Tensor]:
-        """Return masks of the own rows of a type: bool[num_rows] under "train", "val" and "test".
+        """Return this rank's masks of a type: bool[num_rows] under "train", "val" and "test".
 
         Masks that the plan lacks are left out. Errors: see `features`.
         """
@@ -132,7 +132,7 @@ class TypedGraph:
         return self._stack
 
     def joined(self, x: Mapping[str, Tensor]) -> Tensor:
-        """Return the rows of all types stacked, type after type: Tensor[num_rows, widest].
+        """Return the rows of all types, stacked in the order of types: Tensor[num_rows, widest].
 
         Layers that have separate weights for each relation take such rows. Narrower rows are filled
         up with zeros. For every type, `x` must have a Tensor[num_rows of the type, width].

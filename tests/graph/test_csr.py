@@ -233,12 +233,12 @@ def damaged(tmp_path, name, array):
         ("graph.json", b"[" * 200_000, "graph.json: is not JSON"),
         ("graph.json", b'{"directed": false}', r"entries \(i, j\) have no \(j, i\)"),
         ("graph.json", b'{"directed": 1}', "graph.json: 'directed' must be true or false"),
-        ("graph.json", b'{"version": 2}', "graph.json: version '2' is not 1"),
+        ("graph.json", b'{"version": 2}', "graph.json: format version '2'; this"),
         ("features.npy", np.zeros((3, 2)), "'features'"),
         ("graph.json", b'{"types": 1, "relations": []}', "graph.json: '1' and .* are not types"),
         ("graph.json", TYPES % b'["a", 3]', "graph.json: the types have 3 vertices, but .* has 40"),
         ("graph.json", TYPES % b'["a", 1], ["b", 39]', "row .*, column .*: the entry fits no"),
-        ("graph.json", PARALLEL, "relation.npy is missing: relations share both types"),
+        ("graph.json", PARALLEL, "needs relation.npy: two relations join the same types"),
     ],
 )
 def test_a_damaged_folder(name, array, words, tmp_path):

@@ -245,7 +245,7 @@ def test_what_is_no_run_of_the_plan_is_refused(small, run, tmp_path):
     ok("dataset", "karate", "-o", tmp_path / "karate.mtx")
     ok("compile", tmp_path / "karate.mtx", "--model", "block", "-p", 2, "-o", one)
     error = refused(one, "--trace", trace)
-    assert f"rank 2, but {one} runs on 2 ranks at most" in error
+    assert f"has rank 2, but {one} runs on at most 2 ranks" in error
 
 
 def test_a_run_of_another_plan_is_refused(graph, plan, run, tmp_path):

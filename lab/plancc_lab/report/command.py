@@ -140,8 +140,8 @@ def _left_behind(
         ranks = len(timeline.all_ranks)
         if timeline.all_ranks[-1] + 1 > num_ranks:
             raise InputError(
-                f"{timeline.path}: rank {timeline.all_ranks[-1]}, but {plan} runs on {num_ranks} "
-                f"rank{'s' * (num_ranks != 1)} at most; give a timeline of this plan"
+                f"{timeline.path}: has rank {timeline.all_ranks[-1]}, but {plan} runs on at most "
+                f"{num_ranks} rank{'s' * (num_ranks != 1)}; give a timeline of this plan"
             )
         if timeline.all_ranks[-1] + 1 != ranks:
             raise InputError(f"{timeline.path}: only {ranks} of ranks 0..{timeline.all_ranks[-1]}")

@@ -86,7 +86,7 @@ def read_log(path: str | PathLike[str]) -> RunLog:
         epochs.append(_epoch(entry, where))
         if len(epochs) > 1 and epochs[-1]["epoch"] <= epochs[-2]["epoch"]:
             was, now = epochs[-2]["epoch"], epochs[-1]["epoch"]
-            raise InputError(f"{where}: epoch {now} follows epoch {was}: the lines are of two runs")
+            raise InputError(f"{where}: epoch {now} follows epoch {was}: the file mixes two runs")
         plan = plan or epochs[-1]["plan"]
         if epochs[-1]["plan"] not in (plan, ""):
             raise InputError(f"{where}: the plan differs from the plan in earlier lines")

@@ -49,7 +49,7 @@ ACTIVATION_WORDS = 2
 GRADIENT_WORDS = 3
 """Words read and written per element by the gradient of an activation."""
 LOSS_WORDS = 10
-"""Words read and written per output by the loss: softmax and logarithm, forward and back."""
+"""Words read and written per output by the loss (softmax and logarithm), in both passes."""
 LOSS_CALLS = 8
 """Operations of the loss."""
 OWN_WORDS = {"forward": 4, "back": 6}

@@ -83,7 +83,7 @@ class LinkTables:
         return found
 
     def works(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for link prediction in an epoch, forward and back.
+        """Yield (step, work) for link prediction in an epoch, in the forward and backward pass.
 
         `width`: number of columns of the network's outputs.
         """

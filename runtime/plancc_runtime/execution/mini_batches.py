@@ -97,7 +97,7 @@ class BatchShare:
 
 
 class UnderWay:
-    """A rank's share of the next mini-batch, made in rounds of messages while a step computes.
+    """A rank's share of the next mini-batch, made in rounds of messages during a training step.
 
     Parameters:
         number: Index of the mini-batch in the run, from 0.

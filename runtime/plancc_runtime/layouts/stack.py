@@ -78,7 +78,7 @@ class StackGraph(LocalGraph):
         return number.to(self.resources.device)
 
     def num_outputs_of(self, name: str) -> int:
-        """Return the number of own rows of a type in a layer's output."""
+        """Return the number of this rank's rows of a vertex type in a layer's output."""
         rows = self.outputs_of[name]
         return int(rows.stop - rows.start)
 

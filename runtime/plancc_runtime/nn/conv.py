@@ -146,16 +146,16 @@ class Conv(nn.Module, ABC):
     ) -> Tensor:
         """Return the output rows. If `fixed` is given, no rows are sent, and x gets no gradient.
 
-        Collective. If `draws` is true, the method has one more parameter, `key`: a uint64 that
-        must be different for every layer and for every update.
+        Collective. Some classes have more parameters. If the class attribute `draws` is true:
+        `key`, a uint64 that must be different for every layer and for every update. If the class
+        attribute `rectifies` is true: `onto` (Tensor[num_outputs, d_out] or None), rows to which
+        the output is added in place. With `onto`, `fixed` must be given, and the backward pass of
+        an earlier operation must not need the rows of `onto`.
 
         Parameters:
             x (Tensor[num_inputs, d_in]): Input rows.
-            fixed: Result of the method `fixed` for the same graph and x.
+            fixed: What ``self.fixed(graph, x)`` has returned; None: it is computed.
             rectified: Whether to return max(output, 0); requires `rectifies`.
-            onto (Tensor[num_outputs, d_out], optional): Rows to which the output is added in place;
-                requires `rectifies` and the argument `fixed`. The backward pass of an earlier
-                operation must not need these rows.
 
         Returns:
             Tensor[num_outputs, d_out]
