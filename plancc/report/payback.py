@@ -25,11 +25,11 @@ class Spending:
     epoch: float | None
 
     def pays_over(self, other: Spending) -> Payoff:
-        """Return the number of epochs after which this plan has made up for its longer search.
+        """Return the number of shorter epochs that make up for this plan's longer search.
 
-        Its shorter epochs make up for it; `other` is the plan to compare with. The number is 0 if
-        this plan's search was not longer, and `NEVER` if its epochs are not shorter. It is None
-        if any of the compared times is unknown.
+        This plan is compared with the plan `other`. The number is 0 if this plan's search was not
+        longer, and `NEVER` if its epochs are not shorter. It is None if any of the times that are
+        compared is unknown.
         """
         if self.epoch is None or other.epoch is None:
             return None

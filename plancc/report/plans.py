@@ -119,7 +119,7 @@ class Report:
         return Spending(search_seconds(self.provenance), self.epoch.seconds)
 
     def pays_over(self, other: Report | None = None) -> Payoff:
-        """Return the number of epochs in which shorter epochs save this plan's search time.
+        """Return the number of shorter epochs that save this plan's search time.
 
         The plan is compared with another plan, or with a random partition if `other` is None.
         """

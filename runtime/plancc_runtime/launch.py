@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import zlib
 from collections.abc import Callable
 from typing import NamedTuple
@@ -206,7 +207,7 @@ def need_torch(what: str) -> None:
     """Import torch, which `what` needs. Raise BackendUnavailable if torch cannot be imported."""
     # Idle threads of GNU's OpenMP would spin for 5 ms, on cores that other threads and ranks need.
     # It reads these variables when torch is loaded.
-    if "OMP_WAIT_POLICY" not in os.environ:
+    if "OMP_WAIT_POLICY" not in os.environ and "torch" not in sys.modules:
         os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     try:
         import torch  # noqa: F401

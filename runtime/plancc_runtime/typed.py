@@ -78,7 +78,7 @@ class TypedGraph:
         return numbers[(numbers >= of_type.start) & (numbers < of_type.stop)] - of_type.start
 
     def features(self, name: str) -> Tensor | None:
-        """Return features of this rank's rows of a vertex type: Tensor[num_rows, type's width].
+        """Return this rank's features of a vertex type: Tensor[num_rows, width of the type].
 
         Return None if the plan has no features of the type.
 
@@ -95,7 +95,7 @@ class TypedGraph:
         return self._found(name, self.union.targets_of)
 
     def masks(self, name: str) -> dict[str, Tensor]:
-        """Return this rank's masks of a type: bool[num_rows] under "train", "val" and "test".
+        """Return this rank's masks of a vertex type: bool[num_rows] at "train", "val", "test".
 
         Masks that the plan lacks are left out. Errors: see `features`.
         """

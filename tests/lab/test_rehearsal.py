@@ -57,7 +57,7 @@ CASES = {
     "row, mini-batches": ("row", {"batch_size": 30, "steps": 2}),
     "row, owners draw": (
         "row",
-        {"sampler": "neighbour", "fanouts": (2, 2), "batch_size": 9, "steps": 2, "draw": "owners"},
+        {"sampler": "neighbour", "fanouts": (2, 2), "batch_size": 9, "steps": 16, "draw": "owners"},
     ),
     "edge": ("edge", {}),
     "edge, late folds": ("edge", {"fold": "delayed", "delay": 2, "epochs": 3}),
@@ -87,6 +87,7 @@ def test_losses_words_and_weights_are_those_of_the_run(case):
     for name, weights in right.weights.items():
         assert found.result.weights[name].tolist() == weights.tolist()
     assert found.result.steps == right.steps
+    assert found.result.drawing == ""  # no trial of ways in virtual time
     assert found.measured_alone == (options.fold != "delayed")
     assert len(found.epochs) == options.epochs
     for epoch in (*found.epochs, found.typical):

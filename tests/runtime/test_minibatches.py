@@ -297,19 +297,21 @@ def test_features_at_hand_and_rows_that_no_layer_reads_change_words_only(case, s
     assert no_room.passes_off["constant"].startswith("features of halo rows take up to 0.0 MiB")
 
 
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(("cores", "s"), [([1] * 3, 4), ([2] * 3, 4), ([1, 2, 1], 4), ([1] * 3, 0)])
 def test_ranks_without_a_spare_core_try_both_ways_of_drawing_and_keep_one(
-    cores, plans, monkeypatch
+    cores, s, plans, monkeypatch
 ):
-    monkeypatch.setattr(LocalTransport, "cores_per_rank", lambda self: cores)
+    monkeypatch.setattr(LocalTransport, "cores_per_rank", lambda self: cores[self.rank])
     steps, without = TURN * TURNS // 2 + 1, tuple(name for name in PASSES if name != "overlap")
-    chosen = {"model": "sage", "steps": steps, **SAMPLERS[4]}
+    chosen, tries = {"model": "sage", "steps": steps, **SAMPLERS[s]}, max(cores) == 1
     tried, plain = (few_steps(plans, 3, passes=passes, **chosen) for passes in (PASSES, without))
     same_training(tried, plain)
     assert [step.words_sent for step in tried.steps] == [step.words_sent for step in plain.steps]
-    assert tried.drawing.startswith(("beside steps: ", "between steps: ") if cores == 1 else "")
-    assert (f"\ndrawing happens {tried.drawing}" in step_line(tried)) == (cores == 1)
+    assert tried.drawing.startswith(("beside steps: ", "between steps: ") if tries else "")
+    assert (f"\ndrawing happens {tried.drawing}" in step_line(tried)) == tries
     assert plain.drawing == ""
+    few = few_steps(plans, 3, model="sage", steps=3, draw="owners", epochs=12, **SAMPLERS[4])
+    assert few.drawing == ""  # owners draw, and an epoch has fewer steps than a turn
 
 
 @pytest.mark.parametrize("way", ["beside", "between"])

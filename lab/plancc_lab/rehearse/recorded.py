@@ -96,13 +96,15 @@ class RecordingTransport(LocalTransport):
     reads the kept arrays again.
     """
 
+    is_timed = False
+
     def __init__(self, group: RecordingThreads, rank: int) -> None:
         super().__init__(group, rank, None)
         self._threads, self.count = group, count()
         self._steps: list[Step] | None = None
-        self._moves, self._since = True, 0.0
+        # `_keeps` is False for the messages of which a collective consists.
+        self._moves, self._since, self._keeps = True, 0.0, True
         self.kept: list[Buffer] = []
-        self._keeps = True  # False for the messages of which a collective consists
         self._again: Iterator[Buffer] = iter(())
 
     @contextmanager

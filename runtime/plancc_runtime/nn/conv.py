@@ -154,7 +154,7 @@ class Conv(nn.Module, ABC):
 
         Parameters:
             x (Tensor[num_inputs, d_in]): Input rows.
-            fixed: What ``self.fixed(graph, x)`` has returned; None: it is computed.
+            fixed: Result of ``self.fixed(graph, x)``; None if it must be computed.
             rectified: Whether to return max(output, 0); requires `rectifies`.
 
         Returns:

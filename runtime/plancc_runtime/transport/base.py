@@ -261,6 +261,8 @@ class Transport(ABC):
         agreed_error: The last error that `agree` raised on all ranks.
         far: For every rank, whether it is on a different node from this rank. `traffic` also counts
             the messages to these ranks separately. None if the nodes are unknown.
+        is_timed: Whether the times of steps are those of a real run. If so, ranks may try several
+            ways and keep the quickest. False in a rehearsal, which repeats steps in virtual time.
     """
 
     rank: int
@@ -272,6 +274,7 @@ class Transport(ABC):
     thread: int | None = None
     agreed_error: PlanccError | None = None
     far: Sequence[bool] | None = None
+    is_timed: bool = True
 
     def __init__(self, rank: int, size: int, timeout: float | None = TIMEOUT) -> None:
         self.rank, self.size = rank, size
