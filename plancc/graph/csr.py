@@ -162,9 +162,7 @@ class MappedGraph:
         if types is not None and types.are_parallel:
             relation = _others(folder, "relation.npy", len(indices))
             if relation is None:
-                raise InputError(
-                    f"{folder}: relation.npy is missing: two relations join the same types"
-                )
+                raise InputError(f"{folder}: needs relation.npy: two relations join the same types")
         found = (indptr, indices, values, ids, head.get("directed"), source, types, relation)
         return cls(folder, *found)
 

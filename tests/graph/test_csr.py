@@ -238,7 +238,7 @@ def damaged(tmp_path, name, array):
         ("graph.json", b'{"types": 1, "relations": []}', "graph.json: '1' and .* are not types"),
         ("graph.json", TYPES % b'["a", 3]', "graph.json: the types have 3 vertices, but .* has 40"),
         ("graph.json", TYPES % b'["a", 1], ["b", 39]', "row .*, column .*: the entry fits no"),
-        ("graph.json", PARALLEL, "relation.npy is missing: two relations join the same types"),
+        ("graph.json", PARALLEL, "needs relation.npy: two relations join the same types"),
     ],
 )
 def test_a_damaged_folder(name, array, words, tmp_path):

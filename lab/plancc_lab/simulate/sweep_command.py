@@ -162,7 +162,7 @@ def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
     for text in given["boundary"]:
         label, _, points = text.rpartition("=")  # a label may contain a "="
         if label in boundary:
-            raise InputError(f"--boundary '{text}': the label is given twice; give it once")
+            raise InputError(f"--boundary '{text}': second for this model; drop one of the two")
         boundary[label] = Boundary.parse(points)
     return Sizes(given["vertices"], given["nonzeros"], boundary)
 
