@@ -85,7 +85,10 @@ def of_one_type(graph: Graph, name: str) -> Graph:
 
 
 def data_by_type(found: Mapping[str, VertexData], types: Types) -> VertexData:
-    """Return the vertex data of a graph with vertex types. `found`: data by type, of some types."""
+    """Return the vertex data of a graph with vertex types.
+
+    `found`: vertex data by type; types without data may be missing.
+    """
     return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
 
 

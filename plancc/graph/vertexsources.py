@@ -330,8 +330,9 @@ def _names_in(
     Parameters:
         held: The arrays of the source, by name.
         keys: Names that the user gives, by key.
-        weights: Number of vertices. An array of weights with another number of rows is left out,
-            since the source may also have edge weights. None: any number of rows is accepted.
+        weights: Number of rows that an array of vertex weights must have: the number of vertices.
+            An array with another number of rows may be edge weights, and is left out. None: any
+            number of rows is accepted.
     """
     called = dict[str, str]()
     for key in SOURCE_KEYS:

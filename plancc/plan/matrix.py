@@ -60,7 +60,7 @@ def source_graph_of(plan: Plan) -> Graph:
 
     Raises:
         InputError: If the matrix does not determine the graph, because edges have weights, or
-            because normalisation has dropped edges that lead to empty rows.
+            because normalisation has dropped edges (i, j) whose row j is empty.
     """
     header, matrix = plan.header, typed_graph_of(plan).without_read_columns()
     values = matrix.values

@@ -74,7 +74,7 @@ class Bits:
     def of_walks(self, sampler: WalkSampler, key: np.uint64, visited: Int32Array) -> list[Pairs]:
         """Return the numbers of words that random walks send, one entry per round of messages.
 
-        The owner of the present vertex continues a walk. A walk that crosses to another rank costs
+        The owner of the current vertex continues a walk. A walk that crosses to another rank costs
         two words, and every message costs one more (`plancc_runtime.layouts.draws.WalkDraws`).
         After the last step, bits tell which of an owner's visited rows other ranks use.
 

@@ -1,7 +1,8 @@
-"""Kernels that lower the expected volume of mini-batches, with a price of overweight.
+"""Kernels that lower the expected volume of mini-batches, and a penalty for parts above the limit.
 
-Suppose that a part has c pins of a net, but not the net's source. Then the part needs the net's row
-with probability ``reach[c]`` (`plancc.sampling.batch.Inclusion`). So a partition costs
+Suppose that a part has c pins of a net, but not the net's source, the row that is sent. Then the
+part needs this row with probability ``reach[c]`` (`plancc.sampling.batch.Inclusion`). So a
+partition costs
 
     sum over nets of cost * sum over parts other than the source's of reach[pins in the part]
 

@@ -62,7 +62,7 @@ class Execution(ABC):
         alike (bool): Whether all epochs compute the same products and send messages of the same
             sizes.
         remarks (list of str): Remarks for the user on the layers, known after the first epoch.
-        drawing (str): Phrase that says whether mini-batches are made between or beside steps,
+        drawing (str): Phrase that says whether mini-batches are made between steps or during steps,
             and why. "" until the first steps have tried both ways, or if only one way is possible.
         repeats (bool): Whether an epoch may be executed again from the same weights. This is so if
             an epoch leaves no messages in flight.

@@ -124,7 +124,7 @@ class Clones:
     def own_coefficients(self, coefficients: str) -> npt.NDArray[np.float64] | None:
         """Return s, the factor of every clone's own row h: float64[clones].
 
-        None if z = P h, without such a term. For the names see the module's docstring.
+        None if z is P h alone. The module's docstring defines z, P, s and h.
         """
         leaf = np.arange(len(self.diagonal)) >= self.num_own
         if coefficients == "plan":
