@@ -164,7 +164,7 @@ def _num_vertices(record: Record, row: IntArray, col: IntArray, where: str) -> i
             if name in _FEATURES or (rows >= n and not of_edges):
                 return rows
             told = f"'{name}' has {rows:,} rows{', the number of edges' * of_edges}"
-            why = f"'edge_index' names vertex {n - 1:,}, so the rows cannot be the vertices"
+            why = f"'edge_index' names vertex {n - 1:,}, so the rows are not taken as the vertices"
             warn(f"{where}: {told}, and {why}")
     taken = f"the graph gets {n:,} vertices, up to the largest in 'edge_index'"
     warn(f"{where}: neither 'num_nodes' nor data of vertices is given: {taken}")

@@ -190,7 +190,7 @@ def check_no_singleton() -> None:
             meet = "set LOCAL_RANK, its number on its machine, and MASTER_ADDR to join them, "
             raise InputError(
                 f"this job has {_number(size)} tasks ({size}), but this process finds no other: "
-                f"{meet * (rank == _TORCHRUN.rank)}start all tasks with srun (and PMIx), mpirun or "
+                f"{meet * (rank == _TORCHRUN.rank)}start all tasks by srun (with PMIx), mpirun or "
                 "torchrun, or give `ranks` 1 to run alone"
             )
 

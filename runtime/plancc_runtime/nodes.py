@@ -19,8 +19,9 @@ from plancc_runtime.transport.base import Transport
 def with_exchange(header: Header, part: Part, exchange: str, transport: Transport) -> Part:
     """Return the slice with the exchange that the run uses to send rows. Collective.
 
-    The result has the plan's exchange in several hops, or direct messages from rank to rank. If
-    the ranks share nodes as in the plan's topology, the transport counts messages between nodes.
+    The result has the plan's exchange in several hops, or direct messages from rank to rank. If the
+    plan has a topology, and the ranks share nodes as it says or `exchange` is "nodes", the
+    transport counts messages between the topology's nodes.
 
     Parameters:
         exchange: "auto": the plan's hops; but if the hops are node-aware, and the ranks do not

@@ -47,7 +47,7 @@ def command(
 
     The cut is the sum over all nets of cost x (number of the net's parts - 1). With 2 parts it is
     the total cost of the nets that touch both parts. No part weighs more than (1 + epsilon) times
-    the mean.
+    the mean, rounded up.
 
     \b
         plancc partition circuit.hgr -p 2 --epsilon 0.02 --effort best -o circuit.part.2

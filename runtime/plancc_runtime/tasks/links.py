@@ -231,7 +231,8 @@ class LinkLearner(Learner):
         """Return sums over the links of a split on all ranks: float64[1 + len(HITS)].
 
         Let r be the position of a link, from 1, if the link and its own negatives are sorted by
-        score, highest first. The first sum is the sum of 1 / r. Then follows, for every K in
+        score, highest first. Among equal scores, r is the mean of the best and the worst position.
+        The first sum is the sum of 1 / r. Then follows, for every K in
         `HITS`, the number of links with r <= K.
         """
         number, _ = self._fixed[split][0]
