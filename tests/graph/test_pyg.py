@@ -161,7 +161,7 @@ def test_labels_of_a_graph_are_not_its_vertices(path):
     """`y` of one row, and no features: the edges say how many vertices there are."""
     few = {"edge_index": torch.tensor([[0, 1], [1, 6]]), "y": torch.tensor([1])}
     torch.save(few, path)
-    words = "'y' has 1 rows, and 'edge_index' names vertex 6, so the rows cannot be the"
+    words = "'y' has 1 rows, and 'edge_index' names vertex 6, so the rows are not taken"
     with pytest.warns(PlanccWarning, match=words), pytest.warns(PlanccWarning, match="7 vertices"):
         assert read_graph(path).num_vertices == 7
     torch.save(few | {"train_mask": torch.ones(9, dtype=torch.bool), "x": torch.ones(8, 2)}, path)
