@@ -271,8 +271,7 @@ class Graph(EdgeGraph):
         Parameters:
             array: A NumPy array, a memory map or an h5py data set, in the order of the source's
                 vertices.
-            axis: Axis of the vertices: for instance 1 if the shape is [times, num_vertices,
-                width].
+            axis: Axis of the vertices: for instance 1 if the shape is [times, num_vertices, width].
 
         Returns:
             Tensor[..., num_rows, ...]: In the graph's dtype if the numbers are floating-point.
