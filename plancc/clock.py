@@ -1,8 +1,7 @@
 """Clocks that measure wall-clock seconds, in total and by phase, and stop during compilation.
 
-numba compiles a kernel (a function in compiled code) at its first call after an installation, and
-keeps the result on disk. All kernels together may take 45 seconds once. A plain clock would count
-these seconds as time of the code that calls a kernel first.
+numba compiles a kernel at its first call and keeps the result on disk; all kernels together may
+take 45 seconds.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ time of the epoch."""
 class Compilation:
     """A listener for events of numba that measures how long this process has compiled kernels.
 
-    LLVM loses an interrupt (Ctrl-C) that comes while LLVM calls Python. The listener raises the
+    LLVM loses an interrupt (Ctrl-C) that comes while LLVM calls Python; the listener raises the
     interrupt again after the kernel is compiled.
 
     Attributes:
-        count (int): Number of kernels compiled so far, including one that is being compiled.
-        announce (callable or None): Function without arguments that is called once, when kernels
-            have been compiled for `ANNOUNCED_AFTER` seconds. The call comes from a second thread.
+        count (int): Number of kernels compiled so far, with a kernel that is being compiled.
+        announce (callable or None): Called once, from a second thread, after `ANNOUNCED_AFTER`
+            seconds of compilation.
     """
 
     def __init__(self) -> None:
@@ -47,10 +46,7 @@ class Compilation:
         self._swallowed = False
 
     def on_start(self, event: Any) -> None:
-        """Record that numba begins to compile a kernel; numba holds its lock meanwhile.
-
-        If the kernel calls another kernel, the calls of `on_start` and `on_end` nest.
-        """
+        """Record that numba begins to compile a kernel; numba holds its lock, and calls nest."""
         if self._depth == 0:
             self.count += 1
             self._state = self._state[0], time.perf_counter(), True
@@ -82,10 +78,7 @@ class Compilation:
                 _thread.interrupt_main()
 
     def _unraisable(self, unraisable: Any) -> None:
-        """Record a Ctrl-C that was raised inside the compiler. `on_end` raises it again.
-
-        The compiler itself cannot pass the exception on.
-        """
+        """Record a Ctrl-C that the compiler cannot pass on; `on_end` raises the Ctrl-C again."""
         interrupt = isinstance(unraisable.exc_value, KeyboardInterrupt)
         self._swallowed |= interrupt
         if not interrupt or self._outer_hook is not sys.__unraisablehook__:
@@ -102,10 +95,7 @@ class Compilation:
         return done + (time.perf_counter() - last if at_work else 0.0)
 
     def others(self) -> float:
-        """Return the time, in seconds, of a clock that stops while kernels are compiled.
-
-        The time of this clock never decreases, whichever threads read it.
-        """
+        """Return seconds without compilation; they never decrease, whichever threads ask."""
         now = time.perf_counter()
         done, last, at_work = self._state  # read at once: a kernel may end in between
         return (last if at_work else max(now, last)) - done
@@ -115,10 +105,7 @@ _listener = Compilation()
 
 
 def compilation() -> Compilation:
-    """Return the object that times the compilations of numba in this process.
-
-    `plancc.jit` registers it with numba when numba is imported.
-    """
+    """Return this process's `Compilation`, which `plancc.jit` registers when numba is imported."""
     return _listener
 
 
@@ -141,12 +128,11 @@ def announcing(announce: Callable[[], None]) -> Iterator[None]:
 class Clock:
     """Seconds per phase since the last `restart`; seconds outside all phases are "other".
 
-    Phases nest: an inner phase interrupts the outer one, so that no second counts twice. Only
-    seconds of the thread that restarted the clock last are counted.
+    An inner phase interrupts the outer phase. Only seconds of the thread that restarted the clock
+    last are counted.
 
     Parameters:
-        now: Function that returns the time in seconds; by default wall-clock time without the
-            compilation of kernels.
+        now: Function that returns seconds; by default wall-clock time without compilation.
     """
 
     def __init__(self, now: Callable[[], float] = wall_seconds) -> None:

@@ -1,7 +1,7 @@
 """Cost of mini-batches under given owners of rows, one by one or as an expected value.
 
-A part receives row j once in each block of a mini-batch, under two conditions: another part owns
-row j, and the block keeps a nonzero ``A[i, j]`` of a row i that the part owns.
+A part that does not own row j receives it once in each block that keeps a nonzero ``A[i, j]`` of
+one of the part's rows i.
 """
 
 from __future__ import annotations
@@ -37,14 +37,13 @@ class BatchFigures:
     """Figures of several mini-batches, for given owners of the vertices.
 
     Attributes:
-        vertices (int64[batches]): Number of distinct vertices of the mini-batch, over all parts.
-        nonzeros (int64[batches]): Number of nonzeros that all blocks together keep.
-        volume (int64[batches]): Number of rows that are sent if every block is exchanged once.
-        max_volume (int64[batches]): Largest number of rows that a part sends or receives, summed
-            over the blocks.
-        messages (int64[batches]): Number of messages, summed over the blocks.
-        work_imbalance (float64[batches]): max / mean - 1 of the kept nonzeros per part; 0 if the
-            mini-batch keeps no nonzeros.
+        vertices (int64[batches]): Distinct vertices of the mini-batch, over all parts.
+        nonzeros (int64[batches]): Nonzeros that all blocks together keep.
+        volume (int64[batches]): Rows that are sent if every block is exchanged once.
+        max_volume (int64[batches]): Most rows that a part sends or receives in all blocks.
+        messages (int64[batches]): Messages, summed over the blocks.
+        work_imbalance (float64[batches]): max / mean - 1 of the kept nonzeros per part; 0 without
+            nonzeros.
     """
 
     vertices: Int64Array
@@ -70,24 +69,10 @@ def batch_figures(
     stream: int = SHOWN,
     threads: int = 1,
 ) -> list[BatchFigures]:
-    """Return figures of the same mini-batches for several partitions.
+    """Return figures of the mini-batches `numbers`, each drawn once, for several partitions.
 
-    Every mini-batch is drawn only once.
-
-    Parameters:
-        population: The graph to draw from, with its pattern.
-        owners (sequence of (int32[n], int)): Owner vectors, each with its number of parts.
-        numbers: Indices of the mini-batches to draw, such as ``range(1000)``.
-        seed, stream: See `Sampler.batch`.
-        threads: Number of threads, 1..1024. The result does not depend on `threads`. Every thread
-            holds 8 n bytes and one mini-batch.
-
-    Returns:
-        One BatchFigures for each owner vector. Its arrays have the order of `numbers`.
-
-    Raises:
-        InputError: See `Sampler.check`; also if the population has no pattern, or if `threads` is
-            out of range.
+    Each of `owners` is an owner vector with its number of parts. Arrays have the order of `numbers`
+    and do not depend on `threads`; every thread holds 8 n bytes and one mini-batch.
     """
     sampler.check(population)
     check_threads(threads)
@@ -139,11 +124,10 @@ def _new(vertices, stamp, ticket):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: ignore[no-untyped-def]
-    """Count the work and the messages of one block of a mini-batch.
+    """Add the work of one block of a mini-batch to `load`, and return the number of messages.
 
-    For each part, the number of nonzeros, of rows sent and of rows received is added to the three
-    rows of `load`. Returns the number of messages. Part q uses the stamp ``ticket + 1 + q`` to mark
-    the columns that it has counted, and the parts from which it receives.
+    The rows of `load` are nonzeros, rows sent and rows received of every part. Part q stamps
+    counted columns and senders with ``ticket + 1 + q``.
     """
     num_parts = load.shape[1]
     order, _, part_ptr = grouped(owner[rows], num_parts)
@@ -168,18 +152,11 @@ def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: 
 def expected_volume(
     inclusion: Inclusion, indptr: Int64Array, indices: Int32Array, owner: Int32Array, num_parts: int
 ) -> float:
-    """Return the expected number of rows that are sent in one exchange of a mini-batch.
+    """Return the exact expected number of rows that are sent in one exchange of a mini-batch.
 
-    The value is exact: ``share`` times the sum of ``reach[c_jq]`` over all columns j and all parts
-    q != owner[j]. Here c_jq is the number of rows i != j of part q that have a nonzero in column j.
-    Columns and rows that no mini-batch can include are not counted.
-
-    Parameters:
-        inclusion: ``share``, the probability that a mini-batch includes a vertex, and ``reach``.
-            If a part has c rows that need an included vertex, but does not own the vertex, then
-            ``reach[c]`` is the probability that the part needs it.
-        indptr, indices (int64[n + 1], int32[num_nonzeros]): The pattern of the matrix.
-        owner (int32[n]): Part of every vertex.
+    The number is ``share`` times the sum of ``reach[c_jq]`` over all columns j and all parts q !=
+    owner[j]; c_jq is the number of rows i != j of part q that have a nonzero in column j. Columns
+    and rows that no mini-batch can include are not counted.
     """
     net_ptr, pins, column = column_nets(indptr, indices)
     allowed = inclusion.vertices
@@ -193,8 +170,8 @@ def expected_volume(
 def _reached(ptr, pins, column, owner, num_parts, reach, allowed):  # type: ignore[no-untyped-def]
     """Return the sum of ``reach[c_jq]`` over all columns j and all parts q except the owner of j.
 
-    c_jq is the number of pins of net j that part q owns; ``reach[c_jq]`` is the probability that q
-    needs row j (`Inclusion`). Only vertices whose entry in `allowed` is true count.
+    c_jq is the number of pins of net j that part q owns. Only vertices whose entry in `allowed` is
+    true count.
     """
     count = np.zeros(num_parts, dtype=np.int64)
     total = 0.0
@@ -231,9 +208,8 @@ class Estimate:
     def around(cls, mean: float, deviations: npt.NDArray[Any]) -> Estimate:
         """Return the mean with its confidence interval, by Student's t distribution.
 
-        Parameters:
-            deviations (float[batches]): For each mini-batch, its figure less a constant that is the
-                same for all mini-batches (0, for example, or a value near the mean).
+        `deviations` are the figures of the mini-batches less a common constant, such as 0 or a
+        value near the mean.
         """
         batches = len(deviations)
         if batches < 2:
@@ -244,27 +220,21 @@ class Estimate:
 
 
 def estimate(values: npt.NDArray[Any]) -> Estimate:
-    """Return the mean of a figure over mini-batches, with a 95% confidence interval.
-
-    `values` has the figure of each mini-batch; there must be at least one.
-    """
+    """Return the mean of the figures of at least one mini-batch, with a 95% confidence interval."""
     return Estimate.around(float(np.mean(values)), values)
 
 
 def difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate:
-    """Return the mean of a - b, with a paired 95% confidence interval.
-
-    Entry k of each array is for mini-batch k.
-    """
+    """Return the mean of a - b over mini-batches, with a paired 95% confidence interval."""
     return estimate(np.asarray(a) - np.asarray(b))
 
 
 def ratio(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Estimate | None:
-    """Return the mean of a divided by the mean of b, with a 95% confidence interval.
+    """Return (mean of a) / (mean of b) with a 95% confidence interval; None if b's mean is 0.
 
-    Entry k of each array is for mini-batch k. None is returned if the mean of b is 0. The interval
-    comes from the delta method: the variance of the ratio r is about the variance of ``a - r b``,
-    divided by the squared mean of b (Cochran, Sampling Techniques, 1977, section 2.11).
+    Entry k of each array is for mini-batch k. By the delta method, the variance of the ratio r is
+    about the variance of ``a - r b``, divided by the squared mean of b (Cochran, Sampling
+    Techniques, 1977, section 2.11).
     """
     base = float(np.mean(b))
     if base == 0:

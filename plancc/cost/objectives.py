@@ -17,9 +17,8 @@ class Objective:
 
     Attributes:
         what: Phrase that says what the number counts.
-        value: ``value(parts)`` returns the exact number from the `Traffic` of a partition. None if
-            the number is the predicted time of an epoch.
-        of_busiest: Whether the number is the maximum over the parts. Otherwise it is the sum.
+        value: Function from a partition's `Traffic` to the number; None for predicted time.
+        of_busiest: Whether the number is the maximum over the parts, not the sum.
         counts_messages: Whether the number also depends on the number of messages.
     """
 
@@ -68,13 +67,7 @@ def find_objective(name: str) -> Objective:
 def objective_value(
     name: str, parts: Traffic, owners: Owners, time: EpochTime | None = None
 ) -> int | float:
-    """Return the exact value of an objective.
-
-    Parameters:
-        name: A name in `OBJECTIVES`; any other name raises InputError.
-        parts: Traffic of the partition with these owners.
-        time: The prediction of time. Only the objective "time" needs it.
-    """
+    """Return the exact value of an objective in `OBJECTIVES`; only "time" needs `time`."""
     objective = find_objective(name)
     if objective.value is not None:
         return objective.value(parts)

@@ -19,8 +19,7 @@ BASELINE_SEED = 1
 def random_traffic(matrix: Graph, num_parts: int) -> Traffic:
     """Return load and communication of the baseline, a random partition into equal parts.
 
-    Model ``rp`` with seed 1 makes the partition. So all plans of a graph, whatever their seeds, are
-    compared with the same baseline.
+    The baseline is model ``rp`` with seed 1, whatever the seed of a plan.
     """
     return traffic(
         matrix, Owners(random_owner(matrix.num_vertices, num_parts, BASELINE_SEED)), num_parts
@@ -82,12 +81,9 @@ def _count_received(  # type: ignore[no-untyped-def]
 ):
     """Count the rows and messages that parts first..last-1 receive, by receiver and by sender.
 
-    Rows are sorted by part. Row r has ``row_ptr[r + 1] - row_ptr[r]`` columns, the first of which
-    is ``indices[start[r]]``.
-
-    Returns four arrays. The first two hold the rows and the messages that each part sends to parts
-    first..last-1, int64[num_parts]. The others hold the rows and the messages that each of parts
-    first..last-1 receives, int64[last - first].
+    Rows are sorted by part; row r has ``row_ptr[r + 1] - row_ptr[r]`` columns from
+    ``indices[start[r]]`` on. Returns rows and messages by sender, int64[num_parts] each, then by
+    receiver, int64[last - first] each.
     """
     num_parts = len(part_ptr) - 1
     bitmap = np.zeros(len(position) // 64 + 1, dtype=np.uint64)
@@ -116,13 +112,9 @@ def _count_received(  # type: ignore[no-untyped-def]
 def _count_both_steps(ptr, row, column, part_ptr, first, last):  # type: ignore[no-untyped-def]
     """Count what parts first..last-1 receive in the expand and send in the fold.
 
-    Nonzeros of a part may lie in columns (expand) and in rows (fold) that other parts own.
-
-    Returns two arrays. The first, int64[4, num_parts], counts at the owners: rows and messages that
-    each part sends to parts first..last-1 in the expand, then rows and messages that it receives
-    from them in the fold. The second, int64[5, last - first], counts at parts first..last-1: rows
-    and messages that each part receives in the expand, rows and messages that it sends in the fold,
-    and vertices of other parts that occur in its nonzeros.
+    Returns int64[4, num_parts], by owner: rows and messages sent in the expand, rows and messages
+    received in the fold. Then int64[5, last - first], by these parts: rows and messages received in
+    the expand, rows and messages sent in the fold, and vertices of other parts in their nonzeros.
     """
     num_parts = len(part_ptr) - 1
     words = part_ptr[-1] // 64 + 1

@@ -1,7 +1,7 @@
 """Count the rows that each part sends to each other part, from owners or from a plan.
 
 All results are ``csr_array int64[p, p]``: entry (q, m) is the number of rows that part q sends to
-part m in one expand. The diagonal is empty, no zero is stored, and columns ascend.
+part m in one expand. No zero is stored, and columns ascend.
 """
 
 from __future__ import annotations
@@ -17,17 +17,7 @@ from plancc.threads import in_chunks
 
 
 def pair_volumes(matrix: Graph, owner: Int32Array, num_parts: int) -> sp.csr_array:
-    """Return how many rows each part sends to each other part under an owner vector.
-
-    Part m receives row j if another part owns row j, and if part m owns a row that needs row j.
-
-    Parameters:
-        matrix: The matrix. Its values are not used.
-        owner (int32[n]): Part of every vertex.
-
-    Returns:
-        csr_array int64[num_parts, num_parts]
-    """
+    """Return how many rows each part sends to each other part, csr_array int64[parts, parts]."""
     rows, _, part_ptr = grouped(owner, num_parts)
     nonzeros_ptr = np.concatenate([[0], matrix.row_nonzeros()[rows]]).cumsum()[part_ptr]
 
@@ -55,11 +45,9 @@ def _count_senders(  # type: ignore[no-untyped-def]
 ):
     """Count the rows that parts first..last-1 receive from each sender.
 
-    The rows of part m are ``rows[part_ptr[m]:part_ptr[m + 1]]``. These rows have ``nonzeros_ptr[m +
-    1] - nonzeros_ptr[m]`` nonzeros.
-
-    Returns the number of senders of each of these parts, int64[last - first]; all senders, int32,
-    ascending within each part; and the number of rows from each sender, int64.
+    Part m has the rows ``rows[part_ptr[m]:part_ptr[m + 1]]`` with ``nonzeros_ptr[m + 1] -
+    nonzeros_ptr[m]`` nonzeros. Returns the number of senders of each part, int64[last - first]; the
+    senders, int32, ascending within a part; and the rows from each sender, int64.
     """
     num_parts = len(part_ptr) - 1
     most = np.int64(0)

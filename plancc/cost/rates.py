@@ -13,10 +13,8 @@ class EpochRates(NamedTuple):
     """Seconds that one unit of work adds to an epoch. A search uses them to estimate moves.
 
     Attributes:
-        message: Seconds per message of one expand.
-        row: Seconds per row of one expand.
-        nonzero: Seconds per nonzero of the part.
-        own_row: Seconds per row that the part owns.
+        message, row: Seconds per message, and per row, of one expand.
+        nonzero, own_row: Seconds per nonzero, and per own row, of the part.
     """
 
     message: float
@@ -30,14 +28,12 @@ class LinkRates(NamedTuple):
 
     Attributes:
         node (int64[num_parts]): Node of every rank, ascending.
-        message_inside, message_between: Seconds that one message takes inside a node, and between
-            nodes, summed over all exchanges of an epoch.
+        message_inside, message_between: Seconds per message, summed over all exchanges of an epoch.
         row_inside, row_between: Seconds per row that a rank sends or receives, whichever is more.
-        row_of_node: Seconds of one row that leaves or enters a node.
-        row_copied: Two numbers, for the expand and for the fold: seconds in which the owner copies
-            a row that it sends, or adds a row that it receives, in the forward and backward pass
-            together.
-        slow (float64[num_parts]): For every rank, a factor on `row_copied`; higher is slower.
+        row_of_node: Seconds per row that leaves or enters a node.
+        row_copied: Seconds in which an owner copies a sent row (expand), and adds a received row
+            (fold), in the forward and backward pass together.
+        slow (float64[num_parts]): Factor on `row_copied` for every rank; higher is slower.
     """
 
     node: Any
@@ -55,8 +51,7 @@ class EpochTime:
     """A prediction of the time of an epoch from the owners, for one matrix.
 
     Attributes:
-        seconds: ``seconds(owners)`` returns the predicted seconds of an epoch. A search uses this
-            number to accept and to report owners.
+        seconds: Function from owners to seconds, by which a search accepts and reports owners.
         rates: Rates that estimate the gain of a move.
     """
 

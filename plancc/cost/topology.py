@@ -21,12 +21,7 @@ class ByNode(NamedTuple):
 def volumes_by_node(pairs: sp.csr_array, topology: Topology) -> ByNode:
     """Return the number of rows that one expand sends inside and between nodes.
 
-    Parameters:
-        pairs (csr_array int64[p, p]): Entry (q, m) is the number of rows that part q sends to part
-            m (`plancc.cost.pairs`).
-
-    Raises:
-        InputError: If the topology does not have p ranks.
+    Entry (q, m) of `pairs`, int64[p, p], is the number of rows that part q sends to part m.
     """
     return _split(pairs, topology, pairs.data)
 

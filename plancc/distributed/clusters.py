@@ -1,10 +1,8 @@
 """Find clusters in a graph whose links are divided among ranks.
 
-The links of a vertex lead to the vertices that it needs, and to the vertices that need it. The
-result is a graph whose vertices are the clusters, on rank 0. The method is the same as in
-`plancc.passes.clusters`, except that vertices choose their labels in turns. First, every rank
-chooses labels for its vertices of the turn, by the labels as they were before the turn. Then the
-vertices of the turn change their labels one by one, in the same order on every rank.
+The method is the same as in `plancc.passes.clusters`, but in turns. Every rank chooses new labels
+for its vertices of the turn by the labels before the turn; then all ranks change labels in the same
+order.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ class ClusterLevel:
     """A graph whose links (to neighbours) are divided among ranks, as one rank sees it.
 
     Attributes:
-        links: Links of this rank's vertices; these vertices have consecutive indices.
+        links: Links of this rank's vertices, which have consecutive indices.
         first: Index of this rank's first vertex.
         weight (int64[n, c]): Weights of all vertices of the graph.
         total: Number of links of the whole graph.
@@ -62,14 +60,8 @@ class ClusterLevel:
 def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) -> Clusters | None:
     """Find clusters that are small enough for a balanced partition. Collective.
 
-    Parameters:
-        level: The graph.
-        limits: Limits of the parts.
-
-    Returns:
-        The clusters. Rank 0 has the graph whose vertices are the clusters, other ranks have an
-        empty graph. If the graph `level` has few links, every vertex is a cluster. None is returned
-        if the graph `level` has many links, and clusters would not reduce this number by much.
+    Rank 0 has the graph whose vertices are the clusters, other ranks have an empty graph. None is
+    returned if `level` has many links, and clusters would not reduce this number by much.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // PROPAGATION.per_part).astype(np.int64)
@@ -99,11 +91,7 @@ def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) 
 def _propagated(
     ranks: Ranks, level: ClusterLevel, heaviest: Int64Array, key: int
 ) -> tuple[Int32Array, int]:
-    """Move vertices to clusters by label propagation. Collective.
-
-    Returns:
-        The cluster of every vertex, a number 0..m-1; and the number m of clusters.
-    """
+    """Return the cluster 0..m-1 of every vertex, by label propagation, and m. Collective."""
     n = len(level.weight)
     label, load = np.arange(n, dtype=np.int32), level.weight.copy()
     score = np.zeros(n, dtype=np.int64)
@@ -134,10 +122,7 @@ class _Between:
         self.ptr = count_between(self.start, self.members, level.links, label)
 
     def share_of_links(self, key: int) -> float:
-        """Return the number of links between clusters, as a share of the links before clustering.
-
-        The number is estimated from a sample of the clusters. Collective.
-        """
+        """Estimate (links between clusters) / (links before clustering) by a sample. Collective."""
         sample = np.flatnonzero(turns(0, self.num, key, ON_RANKS.sample) == 0)
         load = np.cumsum(self.ranks.sums(self.ptr[sample + 1] - self.ptr[sample]))
         shares = np.arange(1, self.ranks.size) / self.ranks.size
@@ -148,7 +133,7 @@ class _Between:
     def made(self) -> ClusterLevel:
         """Return the graph whose vertices are the clusters. Collective.
 
-        Every rank gets consecutive clusters, with about the same number of links on every rank.
+        Every rank gets consecutive clusters, with about equally many links.
         """
         size, steps = self.ranks.size, np.arange(self.ranks.size * ON_RANKS.steps + 1)
         load = offsets(self.ranks.sums(np.diff(self.ptr)))
@@ -168,10 +153,9 @@ class _Between:
         return ClusterLevel(links, first, weight, self.ranks.total(len(ends)))
 
     def _gathered(self, chosen: list[Int64Array]) -> Any:
-        """Return the links from the clusters ``chosen[rank]`` to other clusters. Collective.
+        """Return the links from ``chosen[this rank]`` to other clusters, of all ranks. Collective.
 
-        `rank` is this rank. The links come from all ranks. The result is a sparse matrix with a row
-        for each chosen cluster, and a column for every cluster.
+        The sparse matrix has a row for each chosen cluster, and a column for every cluster.
         """
         found = [
             links_between(each, self.start, self.members, self.ptr, self.level.links, self.label)

@@ -2,8 +2,7 @@
 
 folder -> shares (normalised) -> owners (searched or assigned) -> parts -> one plan file
 
-Every rank has all arrays with an entry for every vertex. Arrays with an entry for every nonzero are
-divided. At first a rank has consecutive rows of the graph, later the rows of its parts.
+At first a rank has consecutive rows of the graph, later the rows of its parts.
 """
 
 from __future__ import annotations
@@ -65,10 +64,7 @@ TAKEN = {
 
 
 def _unsupported_option(options: Any) -> str:
-    """Return the name of an option that cannot be used on several ranks; "" if there is none.
-
-    Options that have their default values can always be used.
-    """
+    """Return the name of a non-default option that several ranks cannot use; "" if none."""
     for one in options_of(options):
         value = getattr(options, one.name)
         default = isinstance(value, int | float) and value == one.default
@@ -105,7 +101,7 @@ class Compiled:
 
     Attributes:
         metrics, baseline: Figures of the plan, and of the random partition that is its baseline.
-        links: Number of links for link prediction, by kind. It is empty on ranks other than 0.
+        links: Number of links for link prediction, by kind; empty on ranks other than 0.
     """
 
     content_sha256: str
@@ -131,15 +127,13 @@ def compile_folder(
 ) -> Compiled:
     """Compile a graph on all ranks, and write one plan file. Collective.
 
-    The owners and the content of the plan do not depend on the number of ranks. The options are
-    the fields of `SearchOptions` and `PlanOptions`, and further options `model_options`.
+    The plan does not depend on the number of ranks. All parameters except `folder` must be the same
+    on all ranks. If one rank fails, all ranks raise PlanccError.
 
     Parameters:
         transport: A transport of `plancc_runtime`.
-        folder: The graph: compressed rows in ``.npy`` files (`plancc.graph.csr`), which all ranks
-            read. Its path may differ by rank. All other parameters must be the same on all ranks.
-        output: Path of the plan file. A rank whose file system does not have this file sends its
-            parts to rank 0.
+        folder: Compressed rows in ``.npy`` files (`plancc.graph.csr`), which all ranks read.
+        output: Path of the plan file. A rank without access to it sends its parts to rank 0.
         model: A model with the class attribute `on_ranks`.
         num_parts: Number of parts, at least one for every rank.
         command: The command, as a string that is stored in the provenance.
@@ -148,14 +142,6 @@ def compile_folder(
             that are not in `TAKEN` must have their defaults. ``memory`` is the memory of each rank.
             None: the free memory of the computer, minus a margin, divided by the number of its
             ranks.
-
-    Raises:
-        InputError: On all ranks, if these options cannot be used when several ranks compile, or if
-            a file of the graph is wrong.
-        PlanccError: On all ranks, if one rank fails.
-
-    Warns:
-        PlanccWarning: On rank 0, for vertex data that are probably a mistake.
     """
     ranks = Ranks(transport)
     give_back_at_once()
@@ -208,9 +194,8 @@ class PreparedFolder:
     """A graph whose rows are divided among ranks, and the request for its plan.
 
     Attributes:
-        request: The request. Its task and balance are completed with facts of the graph.
-        graph: The graph. The number of nonzeros of every row is in memory on all ranks; the
-            nonzeros stay in the files.
+        request: The request, completed with facts of the graph.
+        graph: The graph; only the number of nonzeros of every row is in memory.
         memory: Bytes that a rank is predicted to need.
         remarks: Remarks on vertex data that are probably a mistake.
     """
@@ -243,11 +228,9 @@ class PreparedFolder:
 def _read(
     ranks: Ranks, folder: str | PathLike[str], asked: dict[str, Any], options: dict[str, Any]
 ) -> PreparedFolder:
-    """Read the graph's files and vertex data, and check them and the request. Collective.
+    """Read and check the graph's files, its vertex data and the request. Collective.
 
-    Parameters:
-        asked: Model, number of parts and output, by name. These and `options` must be equal on all
-            ranks.
+    `asked` (model, number of parts and output, by name) and `options` must be equal on all ranks.
     """
     of_file, others = divided(options, ReadOptions)
     of_search, of_plan, own = divided(others, SearchOptions, PlanOptions)
@@ -284,9 +267,8 @@ def _shares(
 ) -> tuple[Share, Share, SplitLinks | None, npt.NDArray[np.int64]]:
     """Read this rank's rows of the graph, and choose the links for link prediction. Collective.
 
-    Returns this rank's share of the matrix in two forms: for searches, and for the plan; the
-    links, or None (always None on ranks other than 0); and counts of changed and lost entries. For
-    the shares and the counts, see `read_share`.
+    Returns the share for searches, the share for the plan, the links (only on rank 0) or None, and
+    the counts of `read_share`.
     """
     options, links, away = work.request.plan_options, None, None
     if options.learns_pairs:
@@ -303,11 +285,7 @@ def _shares(
 def _owners(
     ranks: Ranks, work: PreparedFolder, share: Share, observer: Observer
 ) -> tuple[Int32Array, list[float], dict[str, Any], list[str]]:
-    """Find the owner of every row. Collective.
-
-    Returns the owners; the imbalance of each balanced weight; entries for the provenance; and
-    warnings.
-    """
+    """Return owners, the imbalance of each weight, provenance and warnings. Collective."""
     task, balance = work.request.task, work.request.balance
     with observer("partition"):
         found = find_owners(ranks, share, task, balance, work.graph)
@@ -333,15 +311,9 @@ def _take_rows(data: VertexData, rows: npt.NDArray[np.int32]) -> VertexData:
 def _check_memory(
     files: MappedGraph, constraints: int, held: int, num_ranks: int, allowed: int
 ) -> int:
-    """Return the number of bytes that a rank needs.
+    """Return the bytes that a rank needs; raise InputError for more than `allowed` (0: no limit).
 
-    Parameters:
-        constraints: Number of weights that are balanced.
-        held: Number of bytes for links, on rank 0.
-        allowed: Largest allowed number of bytes of a rank; 0: no limit.
-
-    Raises:
-        InputError: If a rank needs more than `allowed`.
+    `constraints` is the number of balanced weights, and `held` the bytes of links on rank 0.
     """
     rows, nonzeros = len(files.indptr) - 1, len(files.indices)
     mirrored = 1.0 if files.directed is False else 0.0
@@ -365,15 +337,9 @@ def _check_memory(
 
 
 def _same_source(ranks: Ranks, folder: str) -> str:
-    """Check that all ranks have the same graph files. Collective.
+    """Return the hash of the graph's files, which must be the same on all ranks. Collective.
 
     If several ranks of one computer have the same files, only the lowest of these ranks reads them.
-
-    Returns:
-        The hash of the files.
-
-    Raises:
-        InputError: On all ranks, if the files of some rank differ from those of rank 0.
     """
     with ranks.agreement():
         with input_errors(folder):

@@ -31,8 +31,8 @@ NETS_AT_ONCE = 1 << 18
 def pair_volumes(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -> sp.csr_array:
     """Count the rows that each part sends to each other part. Collective.
 
-    Returns csr_array int64[num_parts, num_parts] as `plancc.cost.pairs.pair_volumes` does. On each
-    rank, only the rows of consecutive sending parts are filled. Together the ranks have all rows.
+    In the csr_array int64[num_parts, num_parts] of a rank, only the rows of consecutive sending
+    parts are filled; together the ranks have all rows.
     """
     ptr, entry = parts_of_nets(share.first, share.net_ptr, share.pins, owner, num_parts)
     shape, lengths = (num_parts, num_parts), np.diff(ptr)
@@ -84,10 +84,7 @@ def _tables(ranks: Ranks, parts: Plan, num_parts: int) -> Tables:
 def mapped(
     ranks: Ranks, share: Share, owner: Int32Array, topology: Topology, capacities: Capacities
 ) -> Int32Array:
-    """Return the owners, with parts renumbered so that few rows are sent between nodes. Collective.
-
-    The result is the same as the result of `plancc.owners.numbering.mapped`.
-    """
+    """Renumber parts as `plancc.owners.numbering.mapped` does; return the owners. Collective."""
     num_parts, number = topology.num_ranks, None
     volumes = at_root(ranks, pair_volumes(ranks, share, owner, num_parts))
     with ranks.agreement():
@@ -100,10 +97,10 @@ def mapped(
 def random_figures(
     ranks: Ranks, share: Share, num_parts: int, capacities: Capacities = None
 ) -> tuple[Metrics, Tables]:
-    """Return the figures and the tables (for predictions) of a random partition. Collective.
+    """Return figures and tables (for predictions) of a random partition. Collective.
 
-    `share` is this rank's share of the graph. Only rank 0 gets the messages in the tables. If
-    `capacities` is None, the partition is the baseline (`plancc.cost.owners.random_traffic`).
+    Only rank 0 gets the messages in the tables. If `capacities` is None, the partition is the
+    baseline (`plancc.cost.owners.random_traffic`).
     """
     owner = random_owner(len(share.degree), num_parts, BASELINE_SEED, capacities)
     volumes = pair_volumes(ranks, share, owner, num_parts)
@@ -116,11 +113,7 @@ def random_figures(
 
 
 def forecast_of(ranks: Ranks, predictor: Predictor, parts: Plan, random: Tables) -> Forecast:
-    """Predict the epochs of the plan and of the random partition. Collective.
-
-    Every rank gets the same result. `parts` holds this rank's parts. `random` holds the tables of
-    the random partition.
-    """
+    """Predict the epochs of the plan and of the random partition, on every rank. Collective."""
     tables, seconds = _tables(ranks, parts, random.num_ranks), (0.0, 0.0, 0.0)
     with ranks.agreement():
         if ranks.rank == 0:
