@@ -1,9 +1,8 @@
 """The errors that reach a user.
 
-The message of an error is one sentence that says what is at fault. The command line prints it and
-exits. No other exception may reach the user as a traceback: code that calls a library turns the
-library's exceptions into these errors, which name file, line and value. Messages are safe to print
-on a terminal, whatever values they name (`plancc.text.message`).
+A message is one sentence that says what is at fault, safe to print on a terminal
+(`plancc.text.message`). No other exception may reach the user: code that calls a library turns the
+library's exceptions into these errors.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Kernels that several ranks run to compile one graph together.
-
-The kernels choose labels and parts for the vertices of one rank, and list the parts that the nets
-of this rank touch.
-"""
+"""Kernels that choose labels and parts for a rank's vertices, and list the parts of its nets."""
 
 from __future__ import annotations
 
@@ -38,20 +34,14 @@ def wanted_labels(
     rows: Any, base: int, links: ClusterLinks, weight: Any, load: Any, heaviest: Any, label: Any,
     score: Any,
 ) -> Any:  # fmt: skip
-    """Return, for some vertices, the label to which most of their links lead.
-
-    Only labels that have room for the vertex are considered.
+    """Return, int32[k], the label with room to which most links of each vertex lead; -1: its own.
 
     Parameters:
-        rows (int64[k]): The vertices, as rows of this rank's links; row r is vertex `base` + r.
-        links: Links of this rank's vertices.
-        weight, load (int64[n, c]): Weights of all vertices, and sums of weights of all labels.
-        heaviest (int64[c]): Largest allowed sum of weights of a label.
+        rows (int64[k]): The vertices; row r of `links` is vertex `base` + r.
+        weight, load (int64[n, c]): Weights of all vertices, and of all labels.
+        heaviest (int64[c]): Largest allowed weights of a label.
         label (int32[n]): Label of every vertex.
         score (int64[n]): Scratch memory; all 0 before and after the call.
-
-    Returns:
-        int32[k]: the best label of each vertex; -1 if it is the label that the vertex already has.
     """
     seen = np.empty(len(label), dtype=np.int32)
     wanted = np.full(len(rows), -1, dtype=np.int32)
@@ -67,11 +57,10 @@ def wanted_labels(
 def take_labels(
     vertices: Any, wanted: Any, weight: Any, load: Any, heaviest: Any, label: Any
 ) -> int:
-    """Give vertices the labels (clusters) that they have chosen, one by one.
+    """Give vertices, one by one, the labels that they chose; return how many labels changed.
 
     A vertex keeps its label if it would make the chosen cluster heavier than `heaviest`. `label`
-    and `load`, the weights of the clusters, are updated. Returns the number of vertices that have
-    changed their label.
+    and `load`, the weights of the clusters, are updated.
     """
     moved = 0
     for i in range(len(vertices)):
@@ -91,20 +80,11 @@ def take_labels(
 def parts_of_nets(
     base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int
 ) -> tuple[Any, Any]:
-    """Return, for each net of a rank, the parts that have pins of the net.
+    """Return, for each net of a rank, the parts that have pins of the net, as offsets and entries.
 
-    The net of a vertex always has this vertex as a pin.
-
-    Parameters:
-        base: Vertex of the first net.
-        net_ptr, pins (int64[m + 1], int32): Offsets and pins of the nets.
-        owner (int32[n]): Part of every vertex.
-
-    Returns:
-        ptr (int64[m + 1]): Offsets of the entries of each net.
-        entry (uint16 or uint32[entries]): One entry for each part that has pins of the net: twice
-            the number of the part, plus 1 if the part has exactly one pin of the net. If a net has
-            pins in all parts, its entries ascend.
+    The nets are the nets of the vertices from `base` on; each has its own vertex as a pin. An
+    entry, uint16 or uint32, is twice the part, plus 1 if the part has exactly one pin of the net.
+    Entries ascend if a net has pins in all parts.
     """
     dtype = np.uint16 if 2 * num_parts <= MOST_SHORT else np.uint32
     room = np.empty(len(pins) + len(net_ptr), dtype=dtype)  # untouched pages cost nothing
@@ -114,10 +94,7 @@ def parts_of_nets(
 
 @njit(cache=True, nogil=True)
 def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, entry: Any) -> Any:
-    """List, for each net of a rank, the parts that have pins of the net, as `parts_of_nets` does.
-
-    Writes the list into `entry`, and returns its offsets `ptr`.
-    """
+    """Write the entries that `parts_of_nets` describes into `entry`; return their offsets."""
     m = len(net_ptr) - 1
     ptr = np.zeros(m + 1, dtype=np.int64)
     count, seen = np.zeros(num_parts, dtype=np.int32), np.empty(num_parts, dtype=np.int32)
@@ -158,10 +135,7 @@ def mark_columns(rows: Any, base: int, indptr: Any, indices: Any, marked: Any) -
 
 @njit(cache=True, nogil=True)
 def picked(ptr: Any, entry: Any, which: Any) -> Any:
-    """Return the entries of the lists `which`, and the lengths of these lists, int32[k].
-
-    List i is ``entry[ptr[i]:ptr[i + 1]]``. The entries of all chosen lists form one array.
-    """
+    """Return the lists ``entry[ptr[i]:ptr[i + 1]]``, i in `which`, joined, and their lengths."""
     lengths = np.empty(len(which), dtype=np.int32)
     total = 0
     for i in range(len(which)):
@@ -177,9 +151,9 @@ def picked(ptr: Any, entry: Any, which: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def relief(v: int, here: int, there: int, weight: Any, load: Any, bounds: Bounds) -> float:
-    """Return how much smaller the penalty for overweight parts is after vertex v moves.
+    """Return by how much the penalty for overweight parts falls if v moves from `here` to `there`.
 
-    The move is from part `here` to part `there`. The result is -infinity if `there` has no room.
+    The result is -infinity if `there` has no room.
     """
     found = 0.0
     for c in range(load.shape[1]):
@@ -204,22 +178,17 @@ def wanted_parts(
 ) -> Any:  # fmt: skip
     """Return the best part for each of the given rows: the part with the largest gain.
 
-    The gain is the number of rows that need no longer be sent, plus the decrease of the penalty for
-    overweight parts.
+    The gain is the number of rows that need no longer be sent (`saved`), plus the decrease of the
+    penalty for overweight parts. The results are part, int32[k] (-1 if the row stays), saved,
+    int32[k], and gain, float64[k].
 
     Parameters:
         rows (int64[k]): Rows of this rank; row r is vertex `base` + r.
         indptr, indices: CSR pattern of this rank's rows.
         place (int32[n]): Index in `ptr` of the net of every vertex.
-        ptr, entry: Parts that have pins of the nets of these rows; see `parts_of_nets`.
+        ptr, entry: Parts that have pins of the nets (`parts_of_nets`).
         owner (int32[n]): Part of every vertex.
-        weight (int64[n, c]): Weights of every vertex.
-        load (int64[num_parts, c]): Sum of weights of every part.
-
-    Returns:
-        part (int32[k]): The best part; -1 if the row stays where it is.
-        saved (int32[k]): Number of rows that need no longer be sent after the move.
-        gain (float64[k]): The gain of the move.
+        weight, load (int64[n, c], int64[num_parts, c]): Weights of vertices, and of parts.
     """
     num_parts = len(load)
     has, seen = np.zeros(num_parts, dtype=np.int32), np.empty(num_parts, dtype=np.int32)
@@ -290,11 +259,10 @@ def move_rows(
     order: Any, vertices: Any, part: Any, saved: Any, weight: Any, load: Any, bounds: Bounds,
     size: Any, owner: Any,
 ) -> Any:  # fmt: skip
-    """Move rows, in the given order, to the parts that they have chosen.
+    """Move rows, in the given order, to the parts that they chose; return whether any row moved.
 
-    A row moves only if the move still has a gain, given the moves before it. No part loses its last
-    row. `size`, int64[num_parts], is the number of rows of every part. Returns whether any row has
-    moved.
+    A row moves only if this still has a gain, or evens the loads without a loss. No part loses its
+    last row. `size`, int64[num_parts], is the number of rows of every part.
     """
     moved = False
     for i in order:
@@ -318,10 +286,7 @@ def move_rows(
 
 @njit(cache=True, nogil=True)
 def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
-    """Copy the entries of rows, which are stored one after another in `numbers`, to `out`.
-
-    `position` lists these rows. In `out`, the entries of row r begin at ``row_ptr[r]``.
-    """
+    """Copy rows `position`, one after another in `numbers`, to ``row_ptr[r]`` in `out`."""
     at = 0
     for r in position:
         for k in range(row_ptr[r], row_ptr[r + 1]):

@@ -1,8 +1,7 @@
 """Lowering on several ranks: each rank makes the tables of consecutive parts.
 
-The method is the same as in `plancc.plan.lowering`. First, each row is sent to the rank that has
-its part. This rank numbers the columns of its rows, and lists the rows that its parts receive. Then
-these lists are sent to the ranks that have the sending parts.
+The method is the same as in `plancc.plan.lowering`. A rank gets the rows of its parts, numbers
+their columns, and sends its lists of received rows to the ranks of the senders.
 """
 
 from __future__ import annotations
@@ -29,13 +28,8 @@ from plancc.plan.values import LINKS, Exchanges, Header
 def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -> Plan:
     """Return this rank's consecutive parts as a plan. Collective.
 
-    The peers of its messages have their part numbers in the whole plan.
-
-    Parameters:
-        ranks: The ranks. There must be at least one part for each rank.
-        share: This rank's share of the matrix, with the nonzeros of all relations.
-        owner (int32[n]): Part of every vertex.
-        header: Header of the whole plan.
+    The peers of its messages have their part numbers in the whole plan, whose header is `header`.
+    Every rank must get at least one part.
     """
     num_parts = header.num_parts
     boundary = mark_boundary(share.first, share.indptr, share.indices, owner)
@@ -66,14 +60,7 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
 
 
 def share_links(ranks: Ranks, parts: Plan, links: SplitLinks | None) -> Plan:
-    """Return the parts with their links for link prediction. Collective.
-
-    A part gets the links whose sources it owns, as in `plancc.plan.lowering.with_links`.
-
-    Parameters:
-        parts: The parts that `lower_share` returned.
-        links: All links, on rank 0; None on other ranks.
-    """
+    """Return the parts with the links, given on rank 0, whose sources they own. Collective."""
     every = ranks.concatenated(parts.global_id)
     place = np.empty(len(every), np.int64)
     place[every] = np.arange(len(every))
@@ -106,14 +93,9 @@ def _own_rows(
 ) -> Any:
     """Fetch the rows of this rank's parts. Collective.
 
-    The rows are in plan order, and their columns are places in plan order.
-
-    Returns:
-        row_ptr (int64[n + 1]): For the rows of this rank, the offsets of their entries, from 0.
-            Values for other rows are undefined.
-        column: int32[nonzeros]
-        value: float32 or float64[nonzeros]
-        One more array for each of the share's arrays with an entry for every nonzero.
+    The rows are in plan order, and columns are places in plan order. Returns row_ptr, int64[n + 1]
+    (undefined for rows of other ranks), columns, int32, values, and the share's other arrays with
+    an entry for every nonzero.
     """
     own = position[share.first : share.last]
     order = np.argsort(own, kind="stable")
@@ -143,11 +125,7 @@ def _expand(
     column: Int32Array,
     value: npt.NDArray[Any],
 ) -> Exchange:
-    """Number the columns of this rank's parts locally; return the messages of these parts.
-
-    These are the messages by which the parts receive halo rows, and the messages by which they send
-    own rows to other parts. Collective.
-    """
+    """Number the columns of this rank's parts locally; return their messages. Collective."""
     first, last = (int(each) for each in bounds[ranks.rank : ranks.rank + 2])
     rows, *messages = lowered_parts(part_ptr, row_ptr, first, last, column, value)
     lengths, receiver, sender = messages

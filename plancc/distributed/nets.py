@@ -1,8 +1,7 @@
 """Build, on rank 0, a smaller hypergraph, whose partition one process can improve.
 
-Vertices with the same label are merged into one vertex. Either labels are clusters, or each part
-has one label for all its vertices that are not near the boundary. The vertices near the boundary
-are the *corridor*; each has a label of its own.
+Vertices with the same label are merged. Labels are clusters; or each part has one label, and each
+vertex near its boundary (the *corridor*) has a label of its own.
 
     part 0  . . . o o | o o . . . . part 1        o  in the corridor: a separate vertex
             . . . o o | o o . . . .               .  merged into one vertex for each part
@@ -29,18 +28,10 @@ from plancc.search.presets import ON_RANKS
 def nets_between(
     ranks: Ranks, share: Share, label: Int32Array, weight: Int64Array
 ) -> Hypergraph | None:
-    """Return the hypergraph whose vertices are labels. Collective.
+    """Return, on rank 0, the hypergraph whose vertices are the labels 0..m-1. Collective.
 
-    Every vertex of the graph has a net, whose pins are replaced by their labels. Nets that then
-    have one pin are left out.
-
-    Parameters:
-        label (int32[n]): Label of every vertex. All labels 0..m-1 occur.
-        weight (int64[n, c]): Weights of every vertex.
-
-    Returns:
-        The hypergraph on rank 0, and a hypergraph without nets on other ranks. None, on all ranks,
-        if there would be too many pins.
+    Nets with one pin are left out. Other ranks get a hypergraph without nets; all ranks get None if
+    there would be too many pins.
     """
     num = int(label.max()) + 1
     ptr, entry = parts_of_nets(share.first, share.net_ptr, share.pins, label, num)
@@ -56,22 +47,17 @@ def nets_between(
 
 
 def _merged(sizes: Int64Array, pins: Int32Array, cost: Int64Array) -> Any:
-    """Merge equal nets and add up their costs.
-
-    Returns the number of pins of each net, the pins, and the cost of each net.
-    """
+    """Merge equal nets; return the number of pins of each net, the pins, and summed costs."""
     none = pins[:0]
     ptr, pins, _, cost, _ = merge_equal_nets(offsets(sizes), pins, none, cost, none)
     return np.diff(ptr), pins, cost
 
 
 def corridor(ranks: Ranks, share: Share, owner: Int32Array) -> Int32Array | None:
-    """Give each vertex near a boundary a label of its own. Collective.
+    """Return labels, int32[n], by which each vertex near a boundary has its own label. Collective.
 
-    The other vertices of a part share one label.
-
-    Returns:
-        int32[n]: label of every vertex. None if even the boundary rows have too many nonzeros.
+    The other vertices of a part share one label. None if even the boundary rows have too many
+    nonzeros.
     """
     near = np.zeros(len(owner), dtype=np.bool_)
     new = mark_boundary(share.first, share.indptr, share.indices, owner).view(np.bool_)

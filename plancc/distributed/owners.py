@@ -36,14 +36,9 @@ def find_owners(
 ) -> Ownership:
     """Return the owners of all rows, the same on every rank. Collective.
 
-    A search first joins vertices to clusters until few links are left between clusters. Rank 0
-    partitions the graph between clusters. If the graph has hubs, all ranks then improve the exact
-    volume in sweeps. Otherwise rank 0 improves the partition of the clusters, and then the
-    partition of a corridor: the vertices near the boundaries of parts (`plancc.distributed.nets`).
-
-    Parameters:
-        task: A task whose model has the attribute `on_ranks`.
-        graph: The graph. Only its source (for messages) and its types are used.
+    Rank 0 partitions the graph between clusters. With hubs, all ranks then improve the exact volume
+    in sweeps; otherwise rank 0 improves clusters and the corridor (`plancc.distributed.nets`). Only
+    the source and the types of `graph` are used.
     """
     num_parts, seed, begin = task.num_parts, task.options.seed, wall_seconds()
     with ranks.agreement():
@@ -102,9 +97,9 @@ def _started(
     limits: Limits,
     degree: Int64Array,
 ) -> tuple[Int32Array, str, list[str]]:
-    """Partition the graph whose vertices are the clusters, on rank 0. Collective.
+    """Partition the graph between clusters on rank 0. Collective.
 
-    Returns, on all ranks, the part of every vertex; a description of the partitioner; and warnings.
+    Returns, on all ranks, the part of every vertex, a description of the partitioner, and warnings.
     """
     owner, told = None, ("", [""])
     with ranks.agreement():
@@ -124,10 +119,9 @@ def _started(
 def _partitions(
     graph: WeightedGraph, task: Task, limits: Limits, degree: Int64Array
 ) -> list[PartitionResult]:
-    """Return partitions of the graph whose vertices are clusters, made with different seeds.
+    """Return partitions of the graph between clusters, made with different seeds.
 
-    The partitioner is the user's choice or, if there is none, the one that effort "fast" would take
-    for this kind of graph.
+    The partitioner is the user's choice, or the choice of effort "fast" for this kind of graph.
     """
     options, num_parts, kind = task.options, task.num_parts, kind_of(degree)
     name, preset = options.partitioner, options.preset

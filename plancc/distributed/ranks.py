@@ -56,18 +56,14 @@ class Ranks:
         self.here = transport.ranks_here()
 
     def agreement(self) -> AbstractContextManager[None]:
-        """Return a context manager for statements that may fail on some ranks only.
+        """Return a context after which all ranks raise an error that some rank raised in it.
 
-        At the end of these statements, if a rank has failed, all ranks raise its error. The
-        statements must not be collective.
+        The statements in the context must not be collective.
         """
         return self._transport.agreement()
 
     def check_alike(self, asked: Mapping[str, Any]) -> None:
-        """Raise InputError on all ranks if the value of some option differs between ranks.
-
-        `asked` holds the values of the options by name.
-        """
+        """Raise InputError on all ranks if an option, by name in `asked`, differs between ranks."""
         self._transport.check_alike(asked)
 
     def broadcast(self, value: Any) -> Any:
@@ -75,10 +71,7 @@ class Ranks:
         return self._transport.gather(value if self.rank == 0 else None)[0]
 
     def gathered(self, value: Any) -> list[Any]:
-        """Return a list with the values of all ranks, in the order of the ranks.
-
-        The values are small plain Python objects.
-        """
+        """Return the values of all ranks, small plain Python objects, in the order of ranks."""
         return self._transport.gather(value)
 
     def total(self, number: int) -> int:
@@ -90,18 +83,12 @@ class Ranks:
         return int(self.concatenated(np.array([number], np.int64))[: self.rank].sum())
 
     def sums(self, array: Array) -> Array:
-        """Replace the array by its sum over all ranks, and return the array.
-
-        The arrays of all ranks must have the same shape.
-        """
+        """Replace the array, of the same shape on all ranks, by its sum over ranks; return it."""
         self._group.allreduce_sum(array)
         return array
 
     def concatenated(self, array: Array) -> Array:
-        """Concatenate the arrays of all ranks, and return the result on every rank.
-
-        Dtypes and widths must be equal on all ranks.
-        """
+        """Return the arrays of all ranks as one, on every rank; dtypes and widths must be equal."""
         lengths = self._transport.alltoall(np.full(self.size, len(array), np.int64))
         every = np.empty((int(lengths.sum()), *array.shape[1:]), array.dtype)
         pieces = np.split(every, np.cumsum(lengths)[:-1])

@@ -28,13 +28,12 @@ class Share(WithColumns):
 
     Attributes:
         bounds (int64[num_ranks + 1]): First vertex of each rank.
-        indptr, indices, values (int64[m + 1], int32, float32 or float64): CSR of this rank's rows.
-            Offsets begin at 0; columns are vertices of the whole graph.
+        indptr, indices, values (int64[m + 1], int32, float32 or float64): CSR of this rank's rows,
+            offsets from 0; columns are vertices of the whole graph.
         net_ptr, pins (int64[m + 1], int32): For each vertex of this rank, the rows that need it. In
             an undirected graph these are the same arrays as `indptr` and `indices`.
         degree (int32[n]): Number of nonzeros of every row of the whole matrix.
-        columns: Other arrays with an entry for each nonzero of these rows, by name. The names are
-            the same on all ranks.
+        columns: Other arrays with an entry for each nonzero; the same names on all ranks.
     """
 
     bounds: Int64Array
@@ -64,11 +63,7 @@ class Share(WithColumns):
 
     @property
     def links(self) -> ClusterLinks:
-        """Links of this rank's vertices.
-
-        The links of a vertex lead to the vertices that its row needs and, in a directed graph, also
-        to the vertices whose rows need it.
-        """
+        """Links of this rank's vertices to rows that they need and (if directed) that need them."""
         none = np.empty(0, np.int64)
         other = np.empty(0, np.int32)
         if self.pins is not self.indices:
@@ -88,22 +83,12 @@ def read_share(
 ) -> tuple[Share, Share, Int64Array]:
     """Read and normalise this rank's rows. Collective.
 
-    Rows are divided so that nonzeros plus rows are about equal on all ranks.
+    Returns the share with distinct columns in each row, for searches, and the share with the
+    nonzeros of all relations. Then three counts over all ranks, int64[3]: self loops that grew
+    because the identity was added, and the result of `lost_values`.
 
     Parameters:
-        away (int32[2, links]): On rank 0, the edges that are used only as links for link
-            prediction, and so are left out of the matrix (`plancc.graph.links.without`). On other
-            ranks the array is empty. None: there are no such edges.
-
-    Returns:
-        The share with distinct columns in each row, for searches; the share with the nonzeros of
-        all relations; and three counts, summed over all ranks, int64[3]. The first count is the
-        number of self loops whose value has grown because the identity was added. The other two
-        counts are the result of `lost_values`.
-
-    Raises:
-        InputError: On all ranks: if `MappedGraph.rows` finds an error, if values cannot be
-            normalised, or if a pattern is not symmetric although its file says so.
+        away (int32[2, links]): On rank 0, edges to leave out, used only as links; elsewhere empty.
     """
     indptr = files.indptr
     with ranks.agreement():
@@ -173,8 +158,7 @@ def _normalised_by_relation(
 ) -> Graph:
     """Normalise this rank's rows of a graph with types. Collective.
 
-    The ranks take turns to add to the sums of rows and columns, rank 0 first. So the numbers are
-    added in the order in which one process would add them.
+    Ranks add to the sums in turns, rank 0 first, so numbers are added in the order of one process.
     """
     with ranks.agreement():
         given = RowsOfTypes(rows, first, normalization)
@@ -190,9 +174,9 @@ def _normalised_by_relation(
 def _nets(
     ranks: Ranks, bounds: Int64Array, indptr: Int64Array, indices: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
-    """Return, for each vertex of this rank, all rows that need it, ascending. Collective.
+    """Return, as offsets and rows, all rows that need each vertex of this rank. Collective.
 
-    The result is (offsets, rows). The rows may be on other ranks.
+    The rows of a vertex ascend, and may be on other ranks.
     """
     ptr, rows, _ = transpose(indptr, indices, indices[:0], int(bounds[-1]))
     rows += np.int32(bounds[ranks.rank])
@@ -207,12 +191,12 @@ def _nets(
 def joined(counts: list[Int32Array], ends: Int32Array, cost: npt.NDArray[Any], columns: int) -> Any:
     """Join lists from several ranks into one sparse matrix, with ascending columns in each row.
 
+    Values of the same entry from several ranks are added.
+
     Parameters:
-        counts (list of int32[rows]): For each rank, the number of entries that it has for each row.
-        ends (int32[entries]): Columns of the entries: first those of rank 0, row by row, then those
-            of rank 1, and so on.
-        cost ([entries]): Values of the entries. If several ranks have the same entry, the values
-            are added.
+        counts (list of int32[rows]): For each rank, its number of entries for each row.
+        ends (int32[entries]): Columns, row by row: first of rank 0, then of rank 1, and so on.
+        cost ([entries]): Values of the entries.
         columns: Number of columns of the matrix.
     """
     from scipy.sparse import coo_array

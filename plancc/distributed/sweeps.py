@@ -1,10 +1,8 @@
 """Sweeps that lower the exact volume, with rows and nets divided among ranks.
 
-A sweep has several turns; each row chooses a part in one of these turns. In a turn, each rank asks
-which parts the nets of its rows touch, and then finds the best part for each row. Then all ranks
-make the same moves, in order of gain, as far as the limits of the parts allow. A choice ignores the
-other choices of the same turn. So all moves of a turn together may raise the cost. In this case
-only some of the moves are made.
+In each turn of a sweep, some rows choose their best part; then all ranks make the same moves, in
+order of gain. Choices ignore each other, so all moves of a turn may raise the cost; then only some
+are made.
 """
 
 from __future__ import annotations
@@ -38,15 +36,10 @@ from plancc.search.presets import ON_RANKS
 def sweep(
     ranks: Ranks, share: Share, owner: Int32Array, limits: Limits, seed: int, within: bool = False
 ) -> Int32Array:
-    """Move rows to other parts until sweeps lower the volume only a little. Collective.
+    """Return the part of every row, int32[n], after sweeps that lower the volume. Collective.
 
-    Parameters:
-        owner (int32[n]): Part of every row at the start. The array is not changed.
-        limits: Limits of the parts.
-        within: Whether sweeps must keep the limits if the owners at the start keep them.
-
-    Returns:
-        int32[n]: part of every row, the same on all ranks.
+    All ranks return the same parts; `owner` is not changed. If `within`, and if the owners at the
+    start keep the limits, the result keeps them.
     """
     work = _Work(ranks, share, owner.copy(), limits, seed)
     unit = work.price_unit()
@@ -68,10 +61,7 @@ def sweep(
 
 
 class _Work:
-    """The state that sweeps change: the owner of every row, and the parts that each net touches.
-
-    The owners are the same on all ranks. Each rank lists the parts for the nets of its own rows.
-    """
+    """The state that sweeps change: owners (on all ranks), and the parts of this rank's nets."""
 
     def __init__(
         self, ranks: Ranks, share: Share, owner: Int32Array, limits: Limits, seed: int
@@ -117,9 +107,9 @@ class _Work:
         """Move every row at most once, to its best part.
 
         Parameters:
-            price: For each weight, the price of a part's overweight (its weight above `target`).
-            target: For each part, the weight above which it is overweight. None: `Limits.target`.
-            cap: For each part, the largest weight that it may have. None: no limit.
+            price: For each weight, the price of a part's weight above `target`.
+            target: Weights above which each part is overweight. None: `Limits.target`.
+            cap: Largest weights that each part may have. None: no limit.
         """
         share, bounds = self.share, self.limits.bounds(price, cap, target)
         turn = turns(
@@ -172,9 +162,8 @@ class _Work:
     def _fetched(self, rows: Int64Array) -> tuple[Int32Array, tuple[Int64Array, Int32Array]]:
         """Fetch the parts that have pins of the nets of some rows. Collective.
 
-        Returns int32[n]: for the net of each vertex, the index of the net's list of parts
-        (undefined if the net is not needed). Also returns these lists of parts, as (offsets,
-        entries).
+        Returns, int32[n], the index of the list of each vertex's net (undefined if not needed), and
+        the lists of parts, as offsets and entries.
         """
         share = self.share
         marked = np.zeros(len(share.degree), dtype=np.bool_)

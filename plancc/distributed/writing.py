@@ -1,8 +1,7 @@
 """Write one plan file from several ranks.
 
-Rank 0 creates the file with room for all data, and each rank writes its own share of every dataset.
-A rank whose file system does not have the file sends its share to rank 0, in blocks. No rank holds
-more than its own share and one block of another rank.
+Rank 0 creates the file, and each rank writes its share of every dataset. A rank whose file system
+does not have the file sends its share to rank 0, in blocks.
 """
 
 from __future__ import annotations
@@ -50,19 +49,11 @@ def write_plan(
     parts: Plan,
     attributes: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Write the plan file, and return its content hash. Collective.
+    """Write the plan file, and return its content hash, the same as in one process. Collective.
 
-    The hash is the same as that of a plan compiled in one process.
-
-    Parameters:
-        header: Header of the whole plan.
-        parts: This rank's consecutive parts, as a plan.
-        attributes: Attributes of each group of the file, by the group's name. Only the attributes
-            that rank 0 gives are written.
-
-    Raises:
-        OutputError: On all ranks, if one rank cannot write. A file that already has this name is
-            kept.
+    `parts` are this rank's consecutive parts, and `header` is the header of the whole plan. Only
+    rank 0's `attributes` (by group of the file) are written. If one rank cannot write, all raise
+    OutputError, and a former file is kept.
     """
     arrays = parts.arrays()
     nodes = {name: dataset_of(name) for name in arrays}
@@ -111,8 +102,7 @@ def write_plan(
 def _blocks(place: int, array: Any, first: int, length: int) -> list[RowBlock]:
     """Cut the rows ``0:length`` of `array` into blocks, which are written one by one.
 
-    `array` holds this rank's rows of a dataset. Its row 0 is row `first` of the dataset, and the
-    dataset begins at byte `place` of the file.
+    Row 0 of `array` is row `first` of a dataset, which begins at byte `place` of the file.
     """
     row_bytes = array.nbytes // max(1, len(array))
     step = max(1, BLOCK_BYTES // max(1, row_bytes))
@@ -124,15 +114,11 @@ def _blocks(place: int, array: Any, first: int, length: int) -> list[RowBlock]:
 
 @contextmanager
 def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
-    """Open the file of rank 0 for writing.
+    """Open the file of rank 0 for writing; yield its descriptor, or -1 if it cannot be reached.
 
-    Yields its descriptor, or -1 if this rank cannot reach it. The file name has a random part, so a
-    file of the same name on another computer is the same file.
-
-    Parameters:
-        is_far: Whether several computers share the file. If so, the file is opened in a way that
-            makes NFS write only the given bytes, since other ranks write other bytes of the same
-            page.
+    The file name has a random part, so a file of the same name on another computer is the same
+    file. If `is_far` (several computers share the file), NFS writes only the given bytes, since
+    other ranks write other bytes of the same page.
     """
     file = -1
     with suppress(OSError):
@@ -172,10 +158,7 @@ def _write_at(file: int, place: int, content: memoryview) -> None:
 
 @contextmanager
 def _output_errors(path: str | PathLike[str]) -> Iterator[None]:
-    """Return a context manager that turns errors of the operating system into OutputErrors.
-
-    The message of an OutputError names the plan file.
-    """
+    """Turn errors of the operating system into OutputErrors that name the plan file."""
     try:
         yield
     except OSError as error:

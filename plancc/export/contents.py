@@ -26,10 +26,9 @@ PYG_NAMES = {"features": "x", "labels": "y", "targets": "y", "clusters": "cluste
 
 @dataclass(frozen=True)
 class Edges:
-    """The matrix as a list of edges.
+    """The matrix as a list of edges, sorted by source, then target, as a coalesced `edge_index`.
 
-    Nonzero ``A[i, j]`` is the edge from j to i, which is the direction in which data flow. Edges
-    are sorted by source, then target, as in a coalesced `edge_index`.
+    Nonzero ``A[i, j]`` is the edge from j to i, which is the direction in which data flow.
 
     Attributes:
         source, target: int64[num_nonzeros].
@@ -51,15 +50,9 @@ def edges_of(plan: Plan) -> Edges:
 def vertex_arrays(plan: Plan, names: Mapping[str, str]) -> Arrays:
     """Return the plan's vertex data in plan order, with the names and dtypes of a framework.
 
-    Parameters:
-        names: The framework's names for features, labels, targets and clusters. Masks keep their
-            names.
-
-    Returns:
-        dict of str to array: All data that the plan has. Features and targets are float32, labels
-            and clusters int64, masks bool. ``vertex`` is the vertex of each row, int64.
-            ``original_id`` is the id in the graph's source, if the plan has such ids. Ids that are
-            names are UTF-8 bytes, padded with 0: uint8[n, bytes].
+    `names` has names for features, labels, targets and clusters. Features and targets are float32,
+    labels and clusters int64, masks bool. ``vertex`` is the vertex of each row, int64;
+    ``original_id``, if there are ids, its id, uint8[n, bytes] (UTF-8, padded with 0) for names.
     """
     ids = taken(plan.original_id, plan.global_id)
     return arrays_of(plan.vertex_data, plan.global_id, names, ids)
@@ -71,14 +64,7 @@ def arrays_of(
     names: Mapping[str, str],
     ids: npt.NDArray[Any] | None,
 ) -> Arrays:
-    """Return the arrays that `vertex_arrays` returns, for given vertices.
-
-    Parameters:
-        data: Vertex data of these vertices.
-        vertices (int[m]): The vertices.
-        names: See `vertex_arrays`.
-        ids: Ids of these vertices in the graph's source, or None.
-    """
+    """Return the arrays that `vertex_arrays` returns, for given vertices, their data and ids."""
     types = {
         "labels": np.int64,
         "clusters": np.int64,

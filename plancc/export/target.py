@@ -37,13 +37,11 @@ class Export:
 
     Attributes:
         what: One line that says what the target writes, for lists of targets.
-        write: ``write(plan, folder) -> None`` writes files into `folder`, which is empty. The
-            function `export` refuses edge plans, so every part of the plan has whole rows.
+        write: ``write(plan, folder) -> None`` fills an empty folder; never gets an edge plan.
         library: Import name of a library that `write` needs; "" if it needs none.
         install: The command that installs this library.
         has_types: Whether the target can hold a graph with vertex types.
-        columns: Which arrays of `plancc.graph.columns` the target can hold besides the values.
-            These arrays have an entry for every nonzero.
+        columns: Arrays of `plancc.graph.columns` that the target can hold besides the values.
         doubles: Whether the matrix is always written in double precision.
     """
 
