@@ -1,8 +1,8 @@
 """Options as fields of frozen dataclasses; each field is an option that a user may set.
 
-Such dataclasses hold the options of models, samplers, data sets, searches and training. The command
-line, docstrings and signatures are made from the fields, so that options of a third party's class
-appear like built-in ones. The type of an option is one of `KINDS`, or one of these with ``| None``.
+The command line, docstrings and signatures are made from the fields, so options of a third party's
+class appear like built-in ones. The type of an option is one of `KINDS`, or one of these with ``|
+None``.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ class ValueKind(NamedTuple):
 
     Attributes:
         needed: Phrase for errors that says which values the type accepts.
-        check: Function that returns a value converted to the type, or raises TypeError or
-            OverflowError.
+        check: Function that converts a value, or raises TypeError or OverflowError.
         parse: Function that converts a string to the type.
     """
 
@@ -64,10 +63,7 @@ def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
 
 
 def like(declared: Any, name: str, **changes: Any) -> Any:
-    """Return a copy of the option `name` of the dataclass `declared`, for another dataclass.
-
-    `changes` replaces some of the arguments with which `option` was called in `declared`.
-    """
+    """Return a copy of the option `name` of `declared`, with some arguments of `option` changed."""
     known = next(each for each in fields(declared) if each.name == name)
     return option(**{"default": known.default, **known.metadata, **changes})
 
@@ -94,10 +90,7 @@ def kind_of(each: Field[Any]) -> str:
 
 
 def default_in_words(each: Field[Any]) -> str | None:
-    """Return the default of an option as a phrase for the help.
-
-    Return None if the help should not show the default.
-    """
+    """Return an option's default as a phrase for the help; None if the help shows no default."""
     if "otherwise" in each.metadata:
         return str(each.metadata["otherwise"])
     if each.default is MISSING:
@@ -125,10 +118,7 @@ def parsed(each: Field[Any], text: str) -> Any:
 
 
 def checked(each: Field[Any], value: Any) -> Any:
-    """Return a value converted to the option's type.
-
-    Raise InputError if the value has the wrong type, is out of range, or is not a choice.
-    """
+    """Return a value converted to the option's type; raise InputError for a value not allowed."""
     said, words = each.metadata, kind_of(each)
     kind = said.get("kind") or KINDS.get(words) or OTHERS.get(words, ANY)
     choices, noun = said.get("choices"), said.get("noun", each.name.replace("_", " "))
@@ -172,8 +162,8 @@ def described(declared: Class) -> Class:
 def taking(*declared: Any, rest: str = "") -> Callable[[Function], Function]:
     """Return a decorator for functions whose ``**options`` are options of dataclasses.
 
-    The decorator adds the options to the signature and the docstring, in which they replace the
-    line ``**options``. `rest` is the name of the parameter for all other keywords.
+    The signature gets these options, and the docstring gets them in place of the line
+    ``**options``. `rest` is the name of the parameter for all other keywords.
     """
     every = [each for one in declared for each in options_of(one)]
 
@@ -197,10 +187,7 @@ def taking(*declared: Any, rest: str = "") -> Callable[[Function], Function]:
 
 
 def divided(given: Mapping[str, Any], *declared: Any) -> list[dict[str, Any]]:
-    """Divide the given options among the dataclasses that declare them.
-
-    Return one dict for each dataclass, and as the last element a dict of all other options.
-    """
+    """Return one dict of options for each of these dataclasses, and last a dict of the others."""
     rest, found = dict(given), []
     for each in declared:
         found.append({f.name: rest.pop(f.name) for f in options_of(each) if f.name in rest})

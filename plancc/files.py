@@ -49,13 +49,9 @@ _KINDS = (
 
 
 def check_input(path: str | os.PathLike[str]) -> None:
-    """Check that a path is a regular file, or a link to a regular file.
+    """Raise InputError unless a path is a regular file, or a link to a regular file.
 
     The file is not opened: opening a named pipe would block, and a device may have no end.
-
-    Raises:
-        InputError: If nothing exists at `path`, or it is not a regular file; the error names
-            `path`.
     """
     name = os.fspath(path)
     with _input_errors(name):
@@ -63,10 +59,7 @@ def check_input(path: str | os.PathLike[str]) -> None:
 
 
 def open_file(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a regular file for reading bytes.
-
-    Raise InputError if `check_input` does, or if there is no permission to read the file.
-    """
+    """Open a regular file for reading bytes; raise InputError if this is not possible."""
     name = os.fspath(path)
     check_input(name)
     with _input_errors(name):
@@ -137,12 +130,7 @@ def _text_of(content: bytes) -> str:
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Raise OutputError if a path cannot be written; to be called before the content is computed.
-
-    Raises:
-        OutputError: If the folder is missing or not writable, `path` is not a regular file, or its
-            name is too long.
-    """
+    """Raise OutputError if a path cannot be written; call this before computing the content."""
     path, target = os.fspath(path), os.path.realpath(path)
     folder = os.path.dirname(target)
     if not os.path.exists(folder):
@@ -181,10 +169,7 @@ def _home() -> str:
 
 
 def temporary_name(target: str, is_folder: bool = False) -> str:
-    """Return a new name in the folder of `target`, for a file that later replaces `target`.
-
-    The name holds a hash of the machine, the id of this process, and random digits.
-    """
+    """Return a new name beside `target`: hash of the machine, process id, random digits."""
     parent, name = os.path.split(target)
     stem, suffix = (name, "") if is_folder else os.path.splitext(name)
     token = f"{_home()}{os.getpid():06x}{secrets.token_hex(3)}"
@@ -205,19 +190,10 @@ def _lives(process: int) -> bool:
 def remove_leftovers(
     path: str | os.PathLike[str], *, is_folder: bool = False, alone: bool = False
 ) -> None:
-    """Remove the temporary files of processes that were killed while they wrote this file.
+    """Remove temporary files (or folders) of processes that were killed while they wrote `path`.
 
-    Errors are ignored.
-
-    Only regular files (or folders) with a name that `atomic_write` (or `atomic_folder`) makes for
-    this target are removed.
-
-    Parameters:
-        path: The file or folder that was to be written.
-        is_folder: Whether `path` is a folder.
-        alone: Whether the caller knows that no other process writes this file. If True,
-            temporary files from other machines are removed too. If False, only temporary files of
-            dead processes of this machine are removed.
+    Errors are ignored. Only temporary files of dead processes of this machine are removed, and of
+    other machines if `alone`: no other process writes `path`.
     """
     folder, name = os.path.split(os.path.realpath(path))
     stem, suffix = (name, "") if is_folder else os.path.splitext(name)
@@ -245,18 +221,12 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.E
 class FolderLock:
     """A locked file ``.lock`` in a folder, which keeps a second process from writing there.
 
-    The lock ends with the process. If the file system has no locks, the file names the process and
-    machine that use the folder.
+    The lock ends with the process; if another holder exists, BlockingIOError names it. If the file
+    system has no locks, the file names the process and machine that use the folder.
 
     Attributes:
         holds: Whether the lock is held; False if the file system has no locks.
-        before: If the file system has no locks, and the file named a process on another machine
-            when this lock was taken, that process; otherwise "".
-
-    Raises:
-        BlockingIOError: If another process, or another lock of this process, holds the lock; the
-            message names the process, if it is known.
-        OutputError: If the file cannot be opened or written.
+        before: Without locks, the process on another machine that the file named; or "".
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -267,10 +237,7 @@ class FolderLock:
                 break
 
     def _tried(self) -> bool:
-        """Try to lock the file; return False if the caller must try again.
-
-        The caller must do so if another process removed the file after this process opened it.
-        """
+        """Try to lock the file; return False if another process has removed the opened file."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             handle = os.open(self._path, flags, 0o666)
@@ -336,28 +303,15 @@ def atomic_write(
 ) -> Iterator[Path]:
     """Write a file under a temporary name in the same folder; rename it when it is complete.
 
-        with atomic_write("plan.h5") as temporary:
-            ...                          # write to `temporary`, close it
-        # plan.h5 is complete and on the disk; after an exception it would not exist
-
-    First, temporary files of killed processes that wrote the same file are removed
-    (`remove_leftovers`).
+    The context gets an empty file with the same last suffix. Whatever it raises, the temporary file
+    is removed. An OutputError comes before the context if the folder is missing or not writable, or
+    if writing fails.
 
     Parameters:
-        path: The file to write. An existing file is replaced only when the new one is complete. A
-            symbolic link stays, and its target is replaced.
-        former: Names under which earlier files are kept, the newest first. The replaced file takes
-            the first name, the file of that name takes the second, and so on. If the file system
-            has hard links, `path` exists at every moment. If not, `path` is missing for a short
-            time, between two renames.
-
-    Yields:
-        An empty file beside `path`, with the same last suffix.
-
-    Raises:
-        OutputError: If the folder is missing or not writable (checked before the body runs), or if
-            writing fails (disk full, quota, permission); the error names `path`. Whatever the body
-            raises, even KeyboardInterrupt, the temporary file is removed.
+        path: The file to write. A symbolic link stays, and its target is replaced.
+        former: Names for earlier files, the newest first: the replaced file takes the first name,
+            the file of that name the second, and so on. `path` exists at every moment if the file
+            system has hard links.
     """
     shown = os.fspath(path)
     target = os.path.realpath(shown)
@@ -377,11 +331,10 @@ def atomic_write(
 
 @contextlib.contextmanager
 def _temporary(shown: str, target: str, is_folder: bool) -> Iterator[str]:
-    """Context manager that yields a new name in the folder of `target`.
+    """Yield a new name in the folder of `target`, for a file or folder that the context renames.
 
-    The ``with`` block makes, fills and renames the file or folder of this name. If the block raises
-    an exception, the file or folder is removed. Errors of the disk or of permissions become an
-    OutputError that names `shown`.
+    If the context raises an exception, the file or folder is removed. Errors of the disk or of
+    permissions become an OutputError that names `shown`.
     """
     remove_leftovers(target, is_folder=is_folder)
     temporary = temporary_name(target, is_folder)
@@ -419,20 +372,9 @@ def _keep(path: str, name: str | os.PathLike[str]) -> None:
 
 @contextlib.contextmanager
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write a folder of files under a temporary name, and rename it when it is complete.
+    """Write a new or empty folder under a temporary name, and rename it when it is complete.
 
-    First, temporary folders of killed processes that wrote the same `path` are removed
-    (`remove_leftovers`).
-
-    Parameters:
-        path: The folder to make. It must not exist, or must be empty.
-
-    Yields:
-        An empty folder beside `path`.
-
-    Raises:
-        OutputError: See `atomic_write`; also if `path` is a file or a folder that is not empty.
-            Whatever the body raises, the temporary folder and its content are removed.
+    The context gets an empty folder beside `path`, which is removed if the context raises.
     """
     shown = os.fspath(path)
     target = check_folder_target(shown)
@@ -447,11 +389,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a folder in the system's folder for temporary files; remove it at the end.
-
-    Yields:
-        An empty folder that only this user may read. Its content is removed with it.
-    """
+    """Yield an empty temporary folder that only this user may read; remove it at the end."""
     folder = os.path.join(tempfile.gettempdir(), f"plancc-{secrets.token_hex(8)}")
     with unfinished(folder):
         try:
@@ -462,10 +400,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def check_folder_target(path: str | os.PathLike[str]) -> str:
-    """Return the absolute path of a folder that does not exist yet or is empty.
-
-    Raise OutputError if the folder cannot be made, or if it has content.
-    """
+    """Return the absolute path of a folder, new or empty; raise OutputError for others."""
     shown = os.fspath(path)
     target = os.path.realpath(shown)
     parent = os.path.dirname(target)

@@ -55,28 +55,10 @@ class Export:
 
 
 def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
-    """Write a plan as a folder of files for another framework. If an error occurs, nothing is
-    written.
+    """Write a plan with whole rows, and a file ``plan.json`` about it, into a new or empty folder.
 
-    The file ``plan.json`` is added to the target's own files. It holds the sizes, the
-    normalisation, the content hash and the provenance of the plan.
-
-    Parameters:
-        plan: A plan of layout "row", "grid" or "feature". The parts of a grid plan are its blocks
-            of rows.
-        target: Name of a target in `EXPORTS`.
-        folder: A folder that is new, or empty.
-
-    Raises:
-        InputError: For an unknown target, an edge plan, or a plan with vertex types, which most
-            targets cannot hold.
-        BackendUnavailable: If the target needs a library that is not installed; the message says
-            how to install it.
-        OutputError: If the folder cannot be written.
-
-    Warns:
-        PlanccWarning: If the target cannot hold the plan's pairs for link prediction or edge
-            features.
+    An edge plan is refused. The parts of a grid plan are its blocks of rows. After an error nothing
+    is written; links and columns that the target cannot hold are left out with a warning.
     """
     entry: Export = EXPORTS[target]
     check_folder_target(folder)

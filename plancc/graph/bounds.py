@@ -1,10 +1,8 @@
 """Bounds on the memory that a reader may take; they grow with the size of the source in bytes.
 
-A header can claim any size, and compressed data expand up to a thousand times. So readers compare
-a claimed size with the size of the source before they take memory. Every byte of a source allows
-`VERTICES_PER_BYTE` vertices and `UNPACKED_PER_BYTE` bytes of data (`DENSE_PER_BYTE` if sparse
-features are made dense). A fixed amount is added to both bounds, so that small sources pass.
-`allow_large` removes the bounds.
+A header can claim any size, and compressed data expand up to a thousand times. So readers compare a
+claimed size with a fixed amount plus `VERTICES_PER_BYTE`, `UNPACKED_PER_BYTE` or `DENSE_PER_BYTE`
+(sparse features made dense) times the source's size. `allow_large` removes the bounds.
 """
 
 from __future__ import annotations
@@ -41,10 +39,7 @@ _large: ContextVar[bool] = ContextVar("whether sources may be large", default=Fa
 
 @contextmanager
 def bounded(size: int, *, allow_large: bool = False) -> Iterator[None]:
-    """Context manager: inside it, `check_vertices` refuses graphs too large for their source.
-
-    `size` is the size of the source in bytes. If `allow_large` is true, this module sets no bounds.
-    """
+    """Context in which `check_vertices` refuses graphs too large for a source of `size` bytes."""
     before = _source.set(size)
     try:
         with allowing(large=allow_large):
@@ -69,10 +64,7 @@ def large_allowed() -> bool:
 
 
 def largest(*paths: StrPath, per_byte: int = UNPACKED_PER_BYTE) -> int | None:
-    """Return the largest allowed size of the unpacked data of these files, in bytes.
-
-    Return None if any size is allowed.
-    """
+    """Return the largest allowed bytes of the unpacked data of these files; None: any number."""
     return None if _large.get() else UNPACKED + per_byte * _size(paths)
 
 
@@ -83,13 +75,10 @@ def _size(paths: Iterable[StrPath]) -> int:
 def check_unpacked(
     claimed: int, paths: StrPath | Sequence[StrPath], what: str, per_byte: int = UNPACKED_PER_BYTE
 ) -> None:
-    """Raise InputError if data take more bytes than the sizes of their files allow.
+    """Raise InputError if a header claims more bytes than the sizes of the files in `paths` allow.
 
-    Parameters:
-        claimed: Size of the data in bytes that a header states.
-        paths: The files that hold the data.
-        what: Phrase that names the data in the message.
-        per_byte: Largest number of bytes of data for each byte of the files.
+    `what` is a phrase that names the data, and `per_byte` the allowed bytes for each byte of a
+    file.
     """
     paths = [paths] if isinstance(paths, str | os.PathLike) else paths
     most = largest(*paths, per_byte=per_byte)

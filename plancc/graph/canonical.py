@@ -50,21 +50,12 @@ def build_graph(
     Parameters:
         row, col (int[entries]): 0-based; entry k is ``A[row[k], col[k]]``. int32 arrays are not
             copied.
-        values (number[entries], or None): float32 stays float32; other types become float64. None
-            for a matrix of ones.
+        values (number[entries], or None): float32 stays float32, other types become float64. None:
+            ones.
         directed: Whether the source says that the graph is directed.
-        symmetrize: Read every entry (i, j) also as (j, i). The result is undirected, and off the
-            diagonal it is ``A + A^T``. An undirected source does not change.
+        symmetrize: Add every entry (i, j) also as (j, i), unless `directed` is false.
         transpose: Return ``A^T``.
-        source: Source of the graph. Messages begin with its name; `source.weights` is the name of
-            the values. The result has this source, which now also states the range of the values.
-
-    Raises:
-        InputError: For zero or too many vertices, an index out of range, NaN, infinity or a complex
-            value.
-
-    Warns:
-        PlanccWarning: If the values look like times, types or ids (`plancc.graph.edge_weights`).
+        source: Begins messages; the result's source also states the range of the values.
     """
     from scipy.sparse import coo_array
 
@@ -113,16 +104,10 @@ def _rows_of(matrix: Any) -> npt.NDArray[np.int32]:
 def both_ways(
     row: IntArray, column: IntArray, values: Array | None, mutual: bool | Mask = True
 ) -> tuple[IntArray, IntArray, Array | None]:
-    """Return the entries, followed by the transposes of the `mutual` entries.
+    """Return rows, columns and values of the entries, followed by the transposed `mutual` entries.
 
-    Parameters:
-        row, column (int[entries]): Rows and columns of the entries.
-        values: number[entries], or None.
-        mutual (bool[entries], or bool): Whether to transpose each entry, or all entries. Entries on
-            the diagonal are never transposed.
-
-    Returns:
-        row, column, values
+    Entries on the diagonal are never transposed. `mutual` is a bool for all entries, or
+    bool[entries].
     """
     back = mutual & (row != column)
     values = None if values is None else np.concatenate([values, values[back]])
@@ -162,10 +147,7 @@ def graph_of_rows(
 
 
 def with_weight_range(source: Source, values: Array | None, repeated: int = 0) -> Source:
-    """Return `source` with the range of `values` and the number of repeated entries.
-
-    If `values` is None, the returned source has no weights.
-    """
+    """Return `source` with the range of `values` and `repeated`; without weights if None."""
     if values is None:
         return replace(source, weights="", weight_range="").counting(MERGED, repeated)
     found = WeightRange(source.weights)
@@ -189,11 +171,7 @@ def is_canonical(indptr: IntArray, indices: IntArray, values: Array | None) -> b
 
 
 def as_values(values: Array, where: str) -> npt.NDArray[np.floating]:
-    """Return float32 values unchanged, and values of other types as float64.
-
-    Raises:
-        InputError: For values that are not finite real numbers.
-    """
+    """Return finite real values: float32 unchanged, others as float64; or raise InputError."""
     if values.dtype.kind == "c":
         raise InputError(f"{where}: complex values are not supported")
     if values.dtype.kind not in "biuf":
@@ -234,8 +212,7 @@ def to_scipy(graph: Graph, dtype: Any = None) -> Any:
 def is_symmetric(graph: Graph, *, values: bool = False, skew: bool = False) -> bool:
     """Whether (j, i) is a nonzero for every nonzero (i, j).
 
-    If `values` is true, the values of (i, j) and (j, i) must also be equal; if `skew` is true, one
-    must be the negative of the other.
+    If `values` is true, the two values must also be equal; if `skew` is true, opposite.
     """
     if graph.num_nonzeros > MANY and not values and not skew:
         return bool(is_mirrored(graph.indptr, graph.indices))

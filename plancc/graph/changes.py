@@ -36,7 +36,7 @@ class EdgeChanges:
         where: File or name of the list, for messages.
         u, v: int64[edges], or names, bytes[edges]; edge k is ``A[u[k], v[k]]``.
         weights: float32 or float64[edges], or None.
-        text: Text of the edge list file, for line numbers in messages; empty for other sources.
+        text: Text of the edge list file, for line numbers; empty for other sources.
     """
 
     where: str
@@ -47,17 +47,10 @@ class EdgeChanges:
 
     @classmethod
     def of(cls, given: Any, name: str) -> EdgeChanges:
-        """Make a list of edges from a path or an array.
+        """Make a list of edges from a path, or from an array with rows ``u v`` or ``u v weight``.
 
-        Parameters:
-            given (path, int or str[edges, 2], or number[edges, 3]): The edges. In an edge list and
-                in an array, every line or row is ``u v`` or ``u v weight``, where u and v are ids
-                of the source. Other formats, such as MatrixMarket, number vertices by their own
-                rules.
-            name: Name of the list, for messages.
-
-        Raises:
-            InputError: For a wrong file or array.
+        In an edge list or an array, u and v are ids of the source. Other formats, such as
+        MatrixMarket, number vertices by their own rules.
         """
         if isinstance(given, str | os.PathLike):
             where = os.fspath(given)
@@ -81,12 +74,9 @@ class EdgeChanges:
         return cls(f"`{name}`", u, v, weights)
 
     def among(self, ids: Ids) -> EdgeChanges:
-        """Return these edges, with ends of the same kind as `ids`, the ids of a graph's vertices.
+        """Return these edges, with numbers as names if `ids`, a graph's vertex ids, are names.
 
-        If `ids` are names, ends that are numbers become names.
-
-        Raises:
-            InputError: If the edges have names, and `ids` are numbers.
+        Edges with names are an InputError if `ids` are numbers.
         """
         if are_names(ids):
             return replace(self, u=names_of(self.u), v=names_of(self.v))
@@ -115,25 +105,15 @@ class EdgeChanges:
 
 
 def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None) -> Graph:
-    """Return the graph after the `removed` edges are taken out, and then the `added` edges put in.
+    """Return the graph, without columns, after edges are removed, and then edges are added.
 
-    In an undirected graph, the edge ``u v`` is also the edge ``v u``. An edge that occurs twice in
-    a list counts once.
+    In an undirected graph, the edge ``u v`` is also ``v u``; repeated edges count once. The graph
+    has one vertex type.
 
     Parameters:
-        graph: A graph of one vertex type.
-        added: Edges with weights if the graph has weights, and without weights otherwise. New ids
-            are new vertices. If the graph's ids are the numbers 0..n-1, new ids start at n;
-            otherwise the vertices of the new graph are in the order of their ids.
+        added: Edges not in the graph, with weights exactly if the graph has weights. New ids are
+            new vertices, in the order of ids; they start at n if ids are 0..n-1.
         removed: Edges of the graph.
-
-    Returns:
-        The new graph, without columns (`plancc.graph.columns`).
-
-    Raises:
-        InputError: For a removed edge that is not in the graph, and an added edge that is in the
-            graph already. For an added edge whose weight is missing or 0, or that has a weight
-            although the graph has none.
     """
     own = ids_or_numbers(graph.num_vertices, graph.original_ids, None)
     added, removed = (each and each.among(own) for each in (added, removed))
@@ -153,10 +133,8 @@ def changed_relations(
 ) -> Graph:
     """Return a graph of several vertex types after edges are removed, and then new edges are added.
 
-    Parameters:
-        added, removed: Lists of edges by relation. The destination of an edge ``u v`` is u. If the
-            vertices have no ids, u and v are vertex numbers, from 0 within each type. In every
-            type, new vertices are placed by the rule of `changed`.
+    The destination of an edge ``u v`` is u. Without ids, u and v are vertex numbers, from 0 within
+    each type.
     """
     types, given = graph.types, graph.original_ids
     assert types is not None
@@ -193,11 +171,7 @@ def changed_relations(
 def _edited(
     key: Ids, values: Values, ids: tuple[Ids, Ids], added: Any, removed: Any, directed: bool
 ) -> tuple[Ids, Values]:
-    """Take the `removed` edges out of the nonzeros, then put the `added` edges in.
-
-    Returns:
-        key, values: Keys of the nonzeros (see `_places`), ascending, and values of the nonzeros.
-    """
+    """Return ascending keys (see `_places`) and values of the nonzeros after both changes."""
     if (np.diff(key) < 0).any():  # the ids of the source are not in order
         order = np.argsort(key, kind="stable")
         key, values = key[order], None if values is None else values[order]
@@ -218,9 +192,8 @@ def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool
 
     Parameters:
         ids (int64 or bytes[n]): Ids of the graph, ascending.
-        lists: Pairs: added edges, and the ids of one end (u or v) of every edge in them.
-        numbered: Whether ids are vertex numbers. If they are, the new ids must be n, n + 1, ...
-            without gaps.
+        lists: Pairs: added edges, and the ids of one end of every edge.
+        numbered: Whether ids are vertex numbers; new ids are then n, n + 1, ... without gaps.
     """
     some = np.unique(np.concatenate([ids[:0], *(ends for _, ends in lists)]))
     new = some[places_in(ids, some) < 0]
@@ -242,8 +215,8 @@ def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool
 def _check_weights(values: Values, added: EdgeChanges) -> None:
     """Raise InputError if an added edge has a wrong weight.
 
-    In a graph with values, every added edge needs a weight other than 0. In a graph without
-    values, an added edge may only have the weight 1.
+    Every added edge needs a weight other than 0 if the graph has values; otherwise only the weight
+    1 is allowed.
     """
     if values is not None and added.weights is None:
         added.fail(0, "needs a weight, since the edges of the graph have weights")
@@ -256,17 +229,15 @@ def _check_weights(values: Values, added: EdgeChanges) -> None:
 def _places(
     key: Ids, edges: EdgeChanges, ids: tuple[Ids, Ids], directed: bool, there: bool
 ) -> tuple[Ids, tuple[Ids, Ids]]:
-    """Find where edges are, or must be inserted, in the sorted keys of the nonzeros.
+    """Return places in `key`, and (new, edge): the edges' keys, and an edge of each key; int64[m].
+
+    New keys are ascending and distinct. A place is the position of a new key in `key`, or the
+    position where it is to be inserted.
 
     Parameters:
         key (int64[nnz]): Row times the number of columns, plus column; ascending.
         ids: Ids of the rows, and ids of the columns.
-        there: Whether the edges must be in the graph; otherwise they must not be in the graph.
-
-    Returns:
-        place, (new, edge): int64[m] each. `new` are the keys of the edges, ascending and distinct.
-        `place` is the position of each new key in `key`, or the position where it is to be
-        inserted. `edge` is, for each new key, the index of an edge in `edges` that has this key.
+        there: Whether the edges must be in the graph, or must not be in it.
     """
     ends: list[Any] = []
     for own, of_edge in zip(ids, (edges.u, edges.v), strict=True):

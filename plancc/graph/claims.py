@@ -1,8 +1,7 @@
 """Claims that an edge list makes about itself: counts, direction, separate ids of rows and columns.
 
-Files of SNAP, KONECT and Network Repository have claims in comments. Other files have a line of
-sizes before the edges, and tables have names of columns. The claims are compared with the edges
-that were read.
+Comments, a line of sizes before the edges, or names of columns make claims. They are compared with
+the edges that were read.
 """
 
 from __future__ import annotations
@@ -54,11 +53,9 @@ class Said(NamedTuple):
 
     Attributes:
         place: Phrase that says where the claims are, for messages: "the comments say".
-        vertices, edges: Claimed numbers of vertices and of edges; None if there is no claim.
+        vertices, edges: Claimed numbers of vertices and of edges; None without a claim.
         undirected: Whether the file says that edges are undirected.
-        sides: None if rows and columns share their ids. If the file says that rows and columns have
-            separate ids, the claimed number of row ids and the claimed number of column ids; 0 for
-            a number that the file does not give.
+        sides: Claimed numbers of row ids and column ids (0: no claim) if separate; else None.
     """
 
     place: str
@@ -95,28 +92,21 @@ def claims_of(head: bytes) -> Said:
 def first_line(
     first: Sequence[float], lines: int, below: Sequence[IntArray], is_table: bool
 ) -> tuple[str, Said | None]:
-    """Say whether the first line of an edge list holds the sizes of the graph, not an edge.
+    """Return a remark on the first line of an edge list, and its sizes if it holds no edge.
 
-    A line of sizes holds the number of vertices, once or twice, and then the number of edges. The
-    number of vertices must be large enough for the ids below, or equal the number of distinct ids.
-    The number of edges must equal the number of lines below, or half of it if the lines list every
-    edge in both directions. In two cases, a line like this may still be an edge, and is read as
-    one: if the first column never rises (a path that is listed from its end), and if fewer lines
-    follow than the line says.
+    A line of sizes holds the number of vertices, once or twice, and then of edges. The first must
+    be large enough for the ids below, or equal the number of distinct ids. The second must equal
+    the number of lines below, or half of it if every edge is listed in both directions.
 
-    The line ``0,1`` or ``0,1,2`` may be a line of column numbers, which pandas writes. It is read
-    as an edge too, with a remark if its ids occur nowhere else while other ids are repeated.
+    A line like this is read as an edge if the first column never rises (a path listed from its
+    end), or if fewer lines follow. ``0,1`` and ``0,1,2`` may be column numbers of pandas; they are
+    read as edges, with a remark if their ids occur nowhere else while other ids are repeated.
 
     Parameters:
         first: Numbers of the first line: ``u, v`` or ``u, v, weight``.
         lines: Number of edges below the first line.
-        below: Ids of the edges below the first line: the columns u and v, or one array of the
-            distinct ids.
+        below: Columns u and v below the first line, or one array of the distinct ids.
         is_table: Whether pandas may have written the file.
-
-    Returns:
-        remark, claims: Remark for the user about the first line, or "". The sizes as claims; None
-        if the line is read as an edge.
     """
     square = len(first) == 2 or first[0] == first[1]
     counts = square and lines >= _LEAST
@@ -146,11 +136,7 @@ def first_line(
 
 
 def _are_both_ways(below: Sequence[IntArray]) -> bool:
-    """Whether every edge is listed in both directions; True if this is unknown.
-
-    `below` has the columns u and v of the edges. It may instead have one array with the distinct
-    ids: then nothing is known of the edges.
-    """
+    """Whether every edge is listed in both directions; True if `below` has only distinct ids."""
     if len(below) != 2:
         return True
     ids, place = np.unique(np.concatenate(below), return_inverse=True)
@@ -166,19 +152,14 @@ def warn_of_counts(
     ids: npt.NDArray[Any] | None = None,
     by_number: bool = False,
 ) -> None:
-    """Compare the numbers of vertices and edges that a file claims with the numbers that were read.
+    """Warn if the numbers of vertices or edges that a file claims differ from the numbers read.
+
+    A claimed number of edges may count every edge once or in both directions. Separate ids of rows
+    and columns are a mistake if `by_number`: ids are vertex numbers.
 
     Parameters:
-        claims: What the file says about itself.
         edges: Number of lines with an edge, and number of lines with a self loop.
-        vertices: Number of vertices of the graph.
-        ids: Ids of the vertices: ascending numbers, or names. None if ids are 0..vertices - 1.
-        by_number: Whether `num_vertices` or `keep_ids` is given, so that ids are vertex numbers.
-
-    Warns:
-        PlanccWarning: If a claimed number differs from the number that was read. A claimed number
-            of edges may count every edge once or in both directions. Also if the file says that
-            rows and columns have separate ids, but `by_number` is true.
+        ids: Ids of the vertices: ascending numbers, or names. None for 0..vertices - 1.
     """
     (lines, loops), said, read, short = edges, list[str](), list[str](), False
     if claims.edges is not None:
@@ -208,9 +189,8 @@ def warn_of_counts(
 def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[Any]) -> None:
     """Warn if the first of three columns seems to hold line numbers or times.
 
-    The column seems to hold line numbers if it rises by 1 from each line to the next, and the two
-    other columns have most of their numbers in common. It seems to hold times if all its numbers
-    are at least `OF_TIMES`, but all numbers of the second column are below `OF_TIMES`.
+    Line numbers rise by 1 from line to line, while the other columns share most numbers. Times are
+    at least `OF_TIMES`, while all numbers of the second column are below.
     """
     what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
     if rises and (np.diff(u) == 1).all():
@@ -264,14 +244,9 @@ def are_two_things(first: str, second: str) -> bool:
 
 
 def is_source_first(names: Sequence[str], source: str, destination: str) -> bool:
-    """Whether the names of the columns say that the first column, not the second, holds sources.
+    """Whether column names say that the first column holds sources: "src" and "dst", or the types.
 
-    The names say so if they contain the names of the vertex types, or words such as "src" and
-    "dst", in this order.
-
-    Parameters:
-        names: Names of the columns of u and v; empty if the columns have no names.
-        source, destination: Vertex types of the relation.
+    `names` are the names of the columns of u and v; empty if the columns have no names.
     """
     first, second = [name.lower() for name in names] or ("", "")
     types = tuple(kind.lower().removesuffix("s") for kind in (source, destination))
@@ -289,11 +264,7 @@ def _words_of(name: str) -> frozenset[str]:
 
 
 def warn_of_two_sides(where: str, names: Sequence[str], u: IntArray, v: IntArray) -> None:
-    """Warn if u and v seem to be ids of two kinds of things, but the columns have ids in common.
-
-    Parameters:
-        names: Names of the columns of u and v; empty if the columns have no names.
-    """
+    """Warn if u and v seem to be ids of two kinds of things, but the columns have ids in common."""
     if len(names) != 2 or not are_two_things(*names):
         return
     if both := len(np.intersect1d(u, v)):

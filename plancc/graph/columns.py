@@ -1,5 +1,4 @@
-"""Columns: arrays with an entry for every nonzero. Code that selects or reorders nonzeros must
-select or reorder the entries of their columns in the same way.
+"""Columns: arrays with an entry for every nonzero, selected and reordered with the nonzeros.
 
 For a new column, add a name to `COLUMNS` and a dataset ``matrix/NAME`` to the plan file
 (`plancc.plan.format`); layers read the column by its name.
@@ -32,15 +31,13 @@ class WithColumns:
     """A matrix with columns: arrays, besides its values, that have an entry for every nonzero.
 
     Attributes:
-        columns: Arrays by name. The first axis of each is the nonzeros, in the matrix's order:
+        columns: Arrays by name, whose first axis is the nonzeros in the matrix's order:
 
-            relation (uint16[num_nonzeros]): Index of every nonzero's relation. The array exists
-                only if relations are *parallel*: two relations have the same source and destination
-                type (`plancc.graph.types.Types`). A row may then have several nonzeros in one
-                column of the matrix, one for each relation. Such nonzeros are adjacent, with
-                ascending relations.
+            relation (uint16[num_nonzeros]): Index of every nonzero's relation, if two relations are
+            *parallel*: they join the same types. A row may then have adjacent nonzeros in one
+            column, with ascending relations.
             edge_features (float32[num_nonzeros, width]): Features of the edges; zeros for a nonzero
-                that is not an edge, such as an added self loop.
+            that is not an edge, such as an added self loop.
     """
 
     columns: Columns = field(default_factory=dict)
@@ -61,10 +58,7 @@ class WithColumns:
         return [name for name in self.columns if name != RELATION]
 
     def columns_at(self, places: Any) -> Columns:
-        """Return, for some nonzeros, the entries of all arrays in `columns`.
-
-        `places` says which nonzeros: a slice, a mask or positions.
-        """
+        """Return the columns' entries for some nonzeros: a slice, a mask or positions."""
         return {name: each[places] for name, each in self.columns.items()}
 
     def without_read_columns(self) -> Self:
@@ -72,10 +66,5 @@ class WithColumns:
         return self.with_columns(**dict.fromkeys(self.read_columns))
 
     def with_columns(self, **columns: Any) -> Self:
-        """Return a copy of the matrix in which some arrays with an entry per nonzero are replaced.
-
-        Parameters:
-            columns: The new arrays, by name; None removes the array of this name. All other arrays
-                of the attribute `columns` stay.
-        """
+        """Return a copy of the matrix in which some columns are replaced by name; None removes."""
         return replace(self, columns=columns_of(**{**self.columns, **columns}))

@@ -98,21 +98,15 @@ def as_source(
     edge_features: Any = None,
     **reading: Any,
 ) -> tuple[Graph, VertexData]:
-    """Return the graph and the vertex data of a user's object.
-
-    Vertex weights are returned in the graph, not in the vertex data.
+    """Return the graph (with vertex weights) and the vertex data of a user's object.
 
     Parameters:
         obj: An object that `as_graph` accepts.
-        data (path, several paths, VertexData, mapping of str to array, or False, optional): The
-            vertex data. None for the data that `obj` holds besides the graph; False for no data.
+        data: The vertex data: None for the data that `obj` holds, False for no data.
         split, keys: See `plancc.graph.vertexsources.read_vertex_data`; for ``keys["graph"]`` see
             `plancc.graph.formats.read_graph`.
         edge_features: See `plancc.graph.edge_features.with_edges`.
         **reading: Options of `plancc.graph.formats.read_graph`, for a path.
-
-    Raises:
-        InputError: For a wrong graph, wrong data, or options that do not fit them.
     """
     format, large = reading.get("format"), bool(reading.get("allow_large"))
     listed: Any = nullcontext() if edge_features is None else listing()
@@ -134,9 +128,10 @@ def as_source(
 
 
 def unpacked(obj: Any) -> Any:
-    """Return `obj` as a `Held` if another library made it, or if it is a mapping of relations.
+    """Return `obj` as a `Held` if it is from another library or a mapping of relations.
 
-    Return any other object unchanged. A caller that keeps the `Held` need not read `obj` again.
+    Any other object is returned unchanged. A caller that keeps the `Held` need not read `obj`
+    again.
     """
     if isinstance(obj, str | os.PathLike | Held):
         return obj
@@ -184,12 +179,8 @@ def own_data(
 ) -> VertexData:
     """Return the vertex data that the source of a graph holds; empty if it holds none.
 
-    Parameters:
-        obj: Source of `graph`: a path, or the result of `find_held`.
-        format, split, keys, allow_large: See `plancc.graph.vertexsources.read_vertex_data`.
-
-    Raises:
-        InputError: For wrong data; the message says how to leave the data out.
+    `obj` is the source: a path, or the result of `find_held`. Other parameters are as in
+    `plancc.graph.vertexsources.read_vertex_data`.
     """
     choice: Any = {"split": split, "keys": keys, "required": False}
     try:
@@ -257,10 +248,7 @@ def _held_relations(obj: Any) -> Held | None:
 
 
 def _count_of(given: Any) -> Any:
-    """Return the number of vertices of a type.
-
-    `given` is this number, or a mapping from names to arrays of the type's vertex data.
-    """
+    """Return a type's number of vertices from this number, or from a mapping of its vertex data."""
     if not isinstance(given, Mapping):
         return given
     lists = {*chain.from_iterable(INDEX_LISTS.values())}
@@ -271,14 +259,9 @@ def _count_of(given: Any) -> Any:
 def graph_of_relations(relations: Mapping[Any, Any]) -> Graph:
     """Return the graph of ``{type: count, (source, name, destination): matrix or edge_index}``.
 
-    Parameters:
-        relations: A matrix is a sparse matrix of scipy, with a row for every destination vertex and
-            a column for every source vertex. An ``edge_index``, int[2, edges], has sources in row 0
-            and destinations in row 1, as in PyTorch Geometric; then `relations` must have the
-            counts of its two vertex types.
-
-    Raises:
-        InputError: For shapes that disagree with each other or with the counts; see also `united`.
+    A scipy matrix has a row for every destination vertex and a column for every source vertex. An
+    ``edge_index``, int[2, edges], has sources in row 0 and destinations in row 1, and needs the
+    counts.
     """
     source = Source("relations", format="dict")
     counts = {name: _count_of(each) for name, each in relations.items() if isinstance(name, str)}

@@ -1,15 +1,11 @@
 """Folders of ``.npy`` files: compressed rows that are mapped into memory, not read.
 
-``indptr.npy`` and ``indices.npy`` hold the rows: row i needs the rows
-``indices[indptr[i]:indptr[i + 1]]``. The folder may also hold ``values.npy``, ``original_ids.npy``,
-and vertex data: ``features.npy``, ``labels.npy``, ``train_mask.npy`` and so on. ``graph.json`` says
-whether the graph is directed and where the graph came from, and lists the vertex types and
-relations, if any. If the graph has types, its rows are the rows of the union
-(`plancc.graph.types`), and vertex data of type k are ``k.features.npy`` and so on. ``relation.npy``
-exists if two relations join the same two types. `plancc convert` writes such a folder.
-
-If rows are canonical, the graph's arrays are memory maps of the files: the operating system reads a
-page when it is used, and drops it when memory is short.
+``indptr.npy`` and ``indices.npy`` hold the rows: row i needs the rows ``indices[indptr[i]:indptr[i
++ 1]]``. The folder may also hold ``values.npy``, ``original_ids.npy``, and vertex data:
+``features.npy``, ``labels.npy``, ``train_mask.npy`` and so on. ``graph.json`` holds direction,
+origin, vertex types and relations. With types, rows are the rows of the union
+(`plancc.graph.types`), and type k has files ``k.features.npy`` and so on. ``relation.npy`` exists
+if two relations join the same two types.
 """
 
 from __future__ import annotations
@@ -71,14 +67,8 @@ def read_csr(
 ) -> Graph:
     """Return the graph that a folder of compressed rows holds.
 
-    Parameters:
-        path, pattern, symmetrize, transpose: See `plancc.graph.formats.read_graph`. A graph of
-            several vertex types cannot be made symmetric or transposed.
-
-    Raises:
-        InputError: For a file that is missing, cut short or of another type, arrays that disagree
-            in length, offsets that do not ascend, an index out of range, or a nonzero that belongs
-            to no relation. The message names the file.
+    A graph of several vertex types cannot be made symmetric or transposed. Parameters are as in
+    `plancc.graph.formats.read_graph`.
     """
     files = MappedGraph.open(path, pattern=pattern)
     n = len(files.indptr) - 1
@@ -113,11 +103,8 @@ class MappedGraph:
         values: number[entries], or None.
         original_ids: int64 or bytes[n], or None.
         directed: Whether the graph is directed; None if ``graph.json`` does not say.
-        source: Source of the graph. The name and the range of its weights are those that
-            ``graph.json`` gives.
-        types: Vertex types and relations, or None.
-        relation (int[entries] or None): Index of every entry's relation; None if no two relations
-            join the same two types.
+        source: Source, with the name and range of weights from ``graph.json``.
+        relation: int[entries]; None if no two relations join the same two types.
     """
 
     folder: str
@@ -132,11 +119,7 @@ class MappedGraph:
 
     @classmethod
     def open(cls, path: StrPath, *, pattern: bool = False) -> MappedGraph:
-        """Map the arrays of a folder, without the values if `pattern` is true.
-
-        Raises:
-            InputError: See `read_csr`; the indices are not checked here.
-        """
+        """Map the arrays of a folder, without the values if `pattern`; indices stay unchecked."""
         folder = os.fspath(path)
         ptr_name, column_name = (os.path.join(folder, name) for name in ROWS)
         indptr, indices = (
@@ -167,10 +150,7 @@ class MappedGraph:
         return cls(folder, *found)
 
     def graph(self, source: Source) -> Graph:
-        """Return the arrays as a graph, without checking them.
-
-        Since they may be wrong, the caller must not use the graph's nonzeros.
-        """
+        """Return the arrays as a graph, unchecked; the caller must not use its nonzeros."""
         columns, directed = self.indices.astype(np.int32, copy=False), self.directed is not False
         own: Any = {"original_ids": self.original_ids, "source": source, "types": self.types}
         return Graph(self.indptr, columns, directed=directed, **own)
@@ -178,9 +158,7 @@ class MappedGraph:
     def rows(self, first: int, last: int) -> Graph:
         """Return rows ``first..last-1`` as a graph; its columns are vertices of the whole graph.
 
-        Raises:
-            InputError: For an index out of range, columns that do not ascend, zeros, values that
-                are not finite, and a nonzero that belongs to no relation.
+        Raise InputError for wrong columns, zeros, values not finite, or a nonzero of no relation.
         """
         start, stop = int(self.indptr[first]), int(self.indptr[last])
         self.check_range(start, stop)
@@ -220,11 +198,7 @@ class MappedGraph:
         return InputError(f"{os.path.join(self.folder, HEAD)}: {told}; {cure}")
 
     def numbers(self, first: int, last: int) -> npt.NDArray[np.floating] | None:
-        """Return the values of entries ``first..last-1``; None if the graph has no values.
-
-        Raises:
-            InputError: If a value is not a finite number.
-        """
+        """Return the values of entries ``first..last-1``, all finite; None without values."""
         if self.values is None:
             return None
         return as_values(self.values[first:last], os.path.join(self.folder, "values.npy"))
@@ -280,10 +254,9 @@ def _head(folder: str) -> dict[str, Any]:
 
 
 def _weights(head: Mapping[str, Any]) -> dict[str, str]:
-    """Return the attributes `weights` and `weight_range` for `Source`, as ``graph.json`` has them.
+    """Return `weights` and `weight_range` of ``graph.json``, for `Source`.
 
-    If one of these attributes is missing in ``graph.json``, return only `weights`, with the name of
-    the file of values.
+    If one is missing there, return only `weights`, with the name of the file of values.
     """
     told = {name: head["made_of"].get(name) for name in ("weights", "weight_range")}
     if all(isinstance(each, str) and each for each in told.values()):
@@ -305,12 +278,8 @@ def _columns(head: Mapping[str, Any]) -> str:
 def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]:
     """Return options for `read_graph`, to read `path` as the source of a plan was read.
 
-    If `plancc convert` wrote the folder `path` from the plan's source, the options that `plancc
-    convert` applied are left out.
-
-    Parameters:
-        provenance: The plan's record of its source and of the options with which it was read.
-        path: The file or folder to read.
+    Options that `plancc convert` applied to the folder `path` are left out. `provenance` is the
+    plan's.
     """
     reading: dict[str, Any] = reading_of(str(provenance.get("source_reading", "")))
     format = provenance.get("source_format")
@@ -324,10 +293,10 @@ def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]
 
 
 def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Map the arrays of vertex data in a folder, and return them and the vertex ids by name.
+    """Map the arrays of vertex data in a folder; return them and the vertex ids by name.
 
-    The caller applies `split` and `keys`. For a graph of several vertex types, the result maps
-    every type to its arrays.
+    The caller applies `split` and `keys`. For several vertex types, the result maps types to
+    arrays.
     """
     folder = os.fspath(path)
     with input_errors(folder):

@@ -31,8 +31,7 @@ def edge_features_of(
 ) -> Any:
     """Return the `EdgeFeatures` of a path or an object; None if there are none.
 
-    For a graph of several vertex types, return the features by relation, in the order of the
-    relation's edges.
+    With several vertex types, features are by relation, in the order of the relation's edges.
     """
     if isinstance(obj, Held):
         return None if obj.edges is None else obj.edges()
@@ -55,16 +54,13 @@ def with_edges(
     """Return the graph with features of its edges.
 
     Parameters:
-        given: Features in the order of the source's edges: number[edges, width], or the path of a
-            .npy file. `OF_SOURCE` for the features that the source holds. For a graph of several
-            vertex types, a mapping from relations to such arrays, or `OF_SOURCE`.
-        listed: Edges of the source, recorded by `plancc.graph.listed_edges.listing`. If empty or
-            None, the edges are the nonzeros of the graph.
+        given: Features in the order of the source's edges, number[edges, width], or a .npy file.
+            `OF_SOURCE` for the source's own. With several vertex types, a mapping from relations,
+            or `OF_SOURCE`.
+        listed: Edges of the source (`plancc.graph.listed_edges.listing`); empty or None: the
+            nonzeros.
         source, keys, format: Source of the graph; see `edge_features_of`.
         symmetrize: See `plancc.graph.listed_edges.with_features`.
-
-    Raises:
-        InputError: For features that are missing, or do not fit the edges.
     """
     where = f"{graph.source.name}: `edge_features`"
     edges = listed[-1] if listed else ListedEdges.of_nonzeros(graph)
@@ -87,10 +83,7 @@ def with_edges(
 
 
 def _relation_features(given: Any, types: Types, edges: ListedEdges, where: str) -> FloatArray:
-    """Return the features of all edges of a graph of several vertex types, float64[edges, width].
-
-    Edges of a relation for which `given` has no features get zeros.
-    """
+    """Return the features of all edges, float64[edges, width]; zeros where `given` has none."""
     if not isinstance(given, Mapping):
         raise InputError(f"{where}: the graph has types; give features by relation")
     named = ((types.relation(name), each) for name, each in given.items())

@@ -1,6 +1,6 @@
 """Range of the edge weights of a source, and warnings about numbers that may not be weights.
 
-Some edge lists have times, types or ids in the place of weights. Only the column's name and the
+Some edge lists have times, types or ids in the place of weights; only the column's name and the
 size of the numbers show the difference.
 """
 
@@ -47,11 +47,10 @@ class WeightRange:
         return max(-self._least, self._largest) >= LARGE
 
     def add(self, values: npt.NDArray[Any]) -> None:
-        """Add finite values to the range.
+        """Add finite values to the range, and test whether they are whole numbers.
 
-        Also test whether values are whole numbers. If the range reaches large numbers, or if the
-        name of the weights has a word such as "attr", all values are tested; otherwise only the
-        first `BLOCK` values are tested.
+        Only the first `BLOCK` values are tested, unless the range reaches large numbers or the name
+        of the weights has a word such as "attr".
         """
         if not len(values):
             return
@@ -72,12 +71,8 @@ class WeightRange:
     def described(self, source: Source, repeated: int = 0) -> Source:
         """Return the source with the name and the range of the weights in words.
 
-        Parameters:
-            source: Source of the graph; returned unchanged if it already states a range.
-            repeated: Number of repeated entries, which were summed.
-
-        Warns:
-            PlanccWarning: If the values look like times, types or ids.
+        A source that already states a range is unchanged. `repeated` entries were summed. Warns of
+        values that look like times, types or ids.
         """
         if source.weight_range:
             return source
