@@ -80,7 +80,6 @@ class End(NamedTuple):
 
     Attributes:
         ids: int[edges], vertex numbers within the vertex type.
-        num_vertices: Number of vertices of the type.
         name: Name of the type.
     """
 
@@ -97,14 +96,12 @@ class _Table(NamedTuple):
         columns: Number of columns of every line.
         chosen: Positions, from 0, of the columns of u, v and perhaps weights.
         weights: Name of the weights; "" for an edge list without weights.
-        ends: Names of the columns of u and v (`plancc.graph.formats.join_names`); "" if the columns
-            have no names.
+        ends: Joined names of the columns of u and v (`plancc.graph.formats.join_names`), or "".
         comma: Whether weights have a decimal comma.
         start: Offset in bytes, in the text, of the first line of edges.
         claims: Claims in the comments before the first edge.
         named: Whether ids are names.
-        below: Offset in bytes of the line after the line of column names; `start` if the text has
-            no line of column names.
+        below: Offset after the line of column names; `start` without such a line.
     """
 
     separator: bytes
@@ -139,17 +136,9 @@ def read_edgelist(
     The graph is undirected if its pattern is symmetric, else directed.
 
     Parameters:
-        path, pattern, symmetrize, transpose, num_vertices, keep_ids: See
-            `plancc.graph.formats.read_graph`.
-        columns: Columns of u, v and perhaps the weights: their names or, if there is no line of
-            names, their positions from 1. If it is empty, `plancc.graph.ids.edge_columns` finds the
-            columns by their names; without names, the columns are u, v and perhaps the weights, in
-            this order.
-
-    Raises:
-        InputError: For a line with more or fewer columns than the first line, an id that is not a
-            whole number >= 0, or a weight that is not a finite number; the message names file, line
-            and value.
+        columns: Columns of u, v and perhaps weights, by name or, without names, by position from 1.
+            If empty, `plancc.graph.ids.edge_columns` finds them by name; without names, they are u,
+            v, weights.
     """
     data, table = _read(path, columns)
     names, entries = _edges_of(path, data, table, pattern=pattern)
@@ -184,14 +173,9 @@ def read_edgelist(
 def _without_sizes(
     path: StrPath, data: bytes, table: _Table, entries: Entries
 ) -> tuple[bytes, Said, Entries]:
-    """Remove a first line of sizes from the edges, if there is such a line.
+    """Turn a first line of sizes, if there is one, into a comment; return text, claims and edges.
 
-    Returns:
-        data, claims, entries: The text, in which the line is now a comment; what the text claims
-        about the graph, now with the sizes; and the edges.
-
-    Warns:
-        PlanccWarning: If the first line holds sizes, or may hold sizes or column numbers.
+    A warning says that the first line holds, or may hold, sizes or column numbers.
     """
     start, claims = table.start, table.claims
     first = [float(each[0]) for each in entries if each is not None]
@@ -224,9 +208,6 @@ def read_edges(path: StrPath) -> tuple[bytes, Any]:
     """Return the text of an edge list, and its edges: u, v and weights (or None).
 
     In the returned text, a line of column names has become a comment.
-
-    Raises:
-        InputError: See `read_edgelist`.
     """
     data, table = _read(path)
     names, (u, v, weights) = _edges_of(path, data, table)
@@ -234,10 +215,7 @@ def read_edges(path: StrPath) -> tuple[bytes, Any]:
 
 
 def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
-    """Read an edge list; return its text, and the layout of its lines, which `_sniff` finds.
-
-    Raise InputError if the file holds no edge.
-    """
+    """Return the text and the layout of an edge list; raise InputError if it holds no edge."""
     data, table = _sniff(path, read_bytes(path), tuple(columns))
     if table is None:
         raise InputError(f"{os.fspath(path)}: the file holds no edge")
@@ -247,12 +225,10 @@ def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
 class EdgeListEntries(PiecewiseEdges):
     """The edges of an edge list, chunk by chunk.
 
+    Lists with names as ids, with a line of sizes, or with separate ids of u and v are refused.
+
     Parameters:
         path, num_vertices, keep_ids, columns, pattern: See `read_edgelist`.
-
-    Raises:
-        InputError: See `read_edgelist`; also for ids that are names, and for a list whose u and v
-            have separate ids.
     """
 
     def __init__(
@@ -283,7 +259,7 @@ class EdgeListEntries(PiecewiseEdges):
     def _check_whole(self, table: _Table, by_number: bool) -> None:
         """Raise InputError for a list that must be read whole.
 
-        These are lists whose u and v have separate ids, and lists with a line of sizes.
+        This is a list whose u and v have separate ids, or a list with a line of sizes.
         """
         where = self.where
         if table.claims.sides is not None and not by_number:
@@ -349,10 +325,7 @@ def _edges_of(
 def _warn_of_names(
     path: StrPath, data: bytes, table: _Table, names: Names | None, edges: Entries
 ) -> None:
-    """Warn of comments that may be edges between names, and of names such as "nan".
-
-    Programs write such names for an empty cell.
-    """
+    """Warn of comments that may be edges between names, and of names such as "nan" (empty cell)."""
     if names is None:
         return
     where, begin = os.fspath(path), table.below
@@ -424,7 +397,7 @@ class _Line(NamedTuple):
     Attributes:
         start, after: Offsets in bytes, in the text, of this line and of the next line.
         number: Number of the line, from 1.
-        text: The line without quotes around numbers, and without a comment at its end.
+        text: The line without quotes around numbers and without a final comment.
         separator: Separator of the columns; empty for blanks and tabs.
         words: Texts of the columns.
     """
@@ -438,9 +411,9 @@ class _Line(NamedTuple):
 
 
 def _line_from(path: StrPath, data: bytes, start: int, wanted: tuple[str, ...]) -> _Line | None:
-    """Return the first line from byte `start` of `data` on that is not blank and not a comment.
+    """Return the first line from byte `start` on that is not blank and not a comment, or None.
 
-    Return None if there is no such line. `wanted`: columns that the user has chosen, if any.
+    `wanted`: columns that the user has chosen, if any.
     """
     text, end = b"", start - 1
     while not text.strip() or text.startswith(COMMENT):
@@ -463,13 +436,10 @@ def _line_from(path: StrPath, data: bytes, start: int, wanted: tuple[str, ...]) 
 
 
 def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, _Table | None]:
-    """Find the layout of an edge list.
+    """Find the layout of an edge list; None if the text has no line of edges.
 
-    `wanted`: columns that the user has chosen; empty if the layout decides.
-
-    Returns:
-        data: The text, in which a line of column names has become a comment.
-        table: The layout of the lines; None if the text has no line of edges.
+    In the returned text, a line of column names has become a comment. `wanted` are columns that the
+    user chose, or empty.
     """
     where, names, below = os.fspath(path), list[str](), 0
     line = _line_from(path, data, 0, wanted)
@@ -516,8 +486,8 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
 def _check_width(path: StrPath, line: _Line, names: Sequence[str], wanted: Sequence[str]) -> None:
     """Raise InputError if the first line of edges has a wrong number of columns.
 
-    If columns have names, the line must have a column for every name. If there are no names, the
-    line must have 2 or 3 columns; but if the user chose columns (`wanted`), any number is allowed.
+    With names, every name needs a column. Without names, 2 or 3 columns are needed, or any number
+    if the user chose columns (`wanted`).
     """
     width = len(line.words)
     if names and len(names) != width:
@@ -533,11 +503,7 @@ def _check_width(path: StrPath, line: _Line, names: Sequence[str], wanted: Seque
 
 
 def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str]) -> bool:
-    """Whether the first line of a text holds column names.
-
-    Warns:
-        PlanccWarning: If the line may also be an edge between vertices whose ids are names.
-    """
+    """Whether the first line of a text holds column names; warn if it may also be an edge."""
     words, separator, after = line.words, line.separator, line.after
     if words[2:] and words == [b"", *(b"%d" % k for k in range(len(words) - 1))]:
         return True  # pandas writes this line for an index and columns without names
@@ -600,10 +566,7 @@ def _words(text: bytes, separator: bytes) -> list[bytes]:
 
 
 def _separator(text: bytes, tabs: bool) -> bytes:
-    """Return the separator of a line's columns: ``;``, ``,``, a tab, or "" for blanks.
-
-    A tab separates columns only if `tabs` is true.
-    """
+    """Return a line's separator: ``;``, ``,``, a tab (only if `tabs`), or "" for blanks."""
     words = text.split()
     if b";" in text:
         return b";"
@@ -636,10 +599,7 @@ def _refuse_others(
 
 
 def _is_like_a_number(word: bytes) -> bool:
-    """Whether a word is a number, or begins with a digit after signs and quotes, such as `"1"`.
-
-    Such a word is not a column name.
-    """
+    """Whether a word is a number, or begins like a number, such as `"1"`: no column name."""
     return is_number(word) or re.match(r"\W*\d", word.decode(errors="replace")) is not None
 
 
@@ -656,10 +616,10 @@ def read_integer_columns(
 def _integers(
     path: StrPath, plain: bytes, columns: int, comments: bytes = b""
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return three columns of `plain`, int64[lines] each: the ids u, the ids v, the last column.
+    """Return the ids u, the ids v, and the last column of `plain`, int64[lines] each.
 
-    `plain` is a text of whole numbers with blanks between the columns (see `_taken`). If it has
-    two columns, the last column is v.
+    `plain` is a text of whole numbers with blanks between the columns (see `_taken`). If it has two
+    columns, the last column is v.
     """
     numbers = read_integers(path, plain, comments=comments, usual=True, advice=_advice)
     count = np.diff(numbers.ptr)
@@ -677,10 +637,7 @@ def _integers(
 def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> None:
     """Raise InputError for the first line of an edge list with a vertex number out of range.
 
-    Parameters:
-        data: The text, without a line of column names.
-        ends: Both ends of all edges.
-        what: Phrase that names the relation in the message.
+    `data` is the text without a line of column names, and `what` names the relation in the message.
     """
     wrong = np.stack([end.ids >= end.num_vertices for end in ends])
     if (k := first_true(wrong.any(axis=0))) is not None:
@@ -698,19 +655,15 @@ def _line_of(path: StrPath, data: bytes, edge: int) -> int:
 
 
 def _place(path: StrPath, data: bytes, edge: int, before: int = 0) -> str:
-    """Return a phrase that names the file and the line of an edge.
-
-    `before` is the number of the file's lines before `data`.
-    """
+    """Return a phrase that names an edge's file and line, with `before` lines before `data`."""
     return f"{os.fspath(path)}, line {before + _line_of(path, data, edge)}"
 
 
 def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Relation) -> None:
     """Raise InputError if a vertex number in the edge list of a relation is out of range.
 
-    `is_source_first` decides which column holds the sources.
-
-    `counts`: number of vertices of every type.
+    `counts` has the number of vertices of every type. `is_source_first` decides which column holds
+    the sources.
     """
     data, table = _sniff(path, read_bytes(path), ())
     if table is not None:

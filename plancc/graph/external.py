@@ -38,7 +38,6 @@ class Entrywise(Protocol):
     """A source that is read chunk by chunk, any number of times.
 
     Attributes:
-        num_vertices: Number of vertices.
         most: Upper bound on the number of entries.
         weighted: Whether entries have values.
         directed: Whether the graph is directed; None if the source does not say.
@@ -65,20 +64,10 @@ def convert(
     symmetrize: bool = False,
     transpose: bool = False,
 ) -> int:
-    """Write a source as a folder of compressed rows (`plancc.graph.csr`).
+    """Write a source as compressed rows (`plancc.graph.csr`); return the number of nonzeros.
 
-    Parameters:
-        folder: An empty folder, into which the rows are written. Temporary files are written into
-            it, too, and deleted at the end.
-        memory: Bytes of memory that sorting may take.
-        pattern, symmetrize, transpose: See `plancc.graph.formats.read_graph`.
-
-    Returns:
-        The number of nonzeros.
-
-    Raises:
-        InputError: See `build_graph`.
-        OutputError: If the disk has too little room; this is checked before anything is written.
+    `folder` must be empty; it also holds temporary files. Sorting may take `memory` bytes. Raise
+    OutputError, before anything is written, if the disk has too little room.
     """
     mirrored = symmetrize and source.directed is not False
     weighted = source.weighted and not pattern
@@ -128,10 +117,7 @@ def convert(
 
 
 def _check_room(folder: Path, most: int, weighted: bool) -> None:
-    """Raise OutputError if the disk of `folder` has too little room to sort `most` entries.
-
-    If `weighted`, every entry has a value besides its row and its column.
-    """
+    """Raise OutputError if the disk of `folder` has too little room to sort `most` entries."""
     wanted = most * (28 if weighted else 12)
     free = shutil.disk_usage(folder).free
     if wanted > free:
@@ -170,11 +156,9 @@ def _sort(
     *,
     drop_zeros: bool = True,
 ) -> tuple[int, int, int]:
-    """Sort entries into rows: write ``indptr.npy``, ``indices.npy`` and ``values.npy`` in `folder`.
+    """Write entries, sorted, as ``indptr.npy``, ``indices.npy`` and ``values.npy`` in `folder`.
 
-    Returns:
-        repeated, zeros, given: Number of repeated entries, which were merged; number of zeros,
-        which were left out; number of all given entries.
+    Returns the numbers of repeated entries (merged), of zeros (left out), and of given entries.
     """
     width = -(-num_rows // BUCKETS)
     fields = [("row", "<i4"), ("col", "<i4"), ("value", "<f8")]
@@ -227,9 +211,9 @@ def _sort(
 def _pieces(
     path: Path, kind: np.dtype[Any], first: int, last: int, together: int
 ) -> Iterator[tuple[int, int, npt.NDArray[Any]]]:
-    """Yield the rows of a bucket in ranges: first row, last row + 1, and entries of the range.
+    """Yield ranges of a bucket's rows, each with first row, last row + 1 and entries.
 
-    A bucket has several ranges if it has more than `together` entries.
+    A bucket with more than `together` entries has several ranges.
     """
     every: Any = np.memmap(path, kind, "r")
     ranges = min(-(-len(every) // together), last - first)

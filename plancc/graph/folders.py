@@ -50,20 +50,14 @@ def to_folder(
     allow_large: bool = False,
     **reading: Any,
 ) -> Graph:
-    """Write a source as a folder of ``.npy`` files, and return its mapped graph.
+    """Write a source as a new or empty folder of ``.npy`` files, and return its mapped graph.
 
     Parameters:
         path: A file or folder that `plancc.graph.formats.read_graph` reads.
-        folder: A folder that does not exist yet, or is empty.
         format, allow_large, reading: See `plancc.graph.formats.read_graph`.
         data, split, keys: See `plancc.graph.vertexsources.read_vertex_data`. If `data` is None, the
             vertex data that the source holds are written.
-        memory: Bytes of memory that the conversion may take. None for the free memory of this
-            computer.
-
-    Raises:
-        InputError: For a wrong source, wrong vertex data, or options that do not fit them.
-        OutputError: If the folder has files, cannot be written, or the disk has too little room.
+        memory: Bytes that the conversion may take; None for the free memory.
     """
     name = find_format(path, format)
     entry: Format = FORMATS[name]
@@ -105,15 +99,7 @@ def to_folder(
 
 
 def check_reading(path: StrPath, memory: int | None, *, format: str | None = None) -> None:
-    """Raise InputError if reading a text file takes more than `memory` bytes.
-
-    Parameters:
-        memory: Bytes of memory; None for no limit.
-        format: See `plancc.graph.formats.read_graph`.
-
-    Raises:
-        InputError: If the memory is too small; the message names `plancc convert`.
-    """
+    """Raise InputError if reading a text file takes more than `memory` bytes; None: no limit."""
     if memory is None or not os.path.exists(path):
         return
     name = find_format(path, format)
@@ -136,8 +122,7 @@ def _is_there(path: StrPath, entry: Format) -> bool:
 def _taken(path: StrPath, entry: Format) -> int:
     """Estimate how many bytes of memory it takes to read a text file whole.
 
-    The estimate uses the number of entries in the header if the format has a header; otherwise it
-    uses the size of the file.
+    The estimate uses the number of entries in the header, or else the size of the file.
     """
     assert entry.entries is not None
     claimed = getattr(entry.entries, "claimed", None)

@@ -184,15 +184,11 @@ class Format:
 
 
 def library(module: str, where: str, install: str) -> Any:
-    """Import an optional library, and return the module.
+    """Import an optional library; raise BackendUnavailable if it is missing or cannot be loaded.
 
     Parameters:
-        module: Name of the module.
         where: The file that needs the library, for the message.
         install: The library's requirement, as `pip install` takes it.
-
-    Raises:
-        BackendUnavailable: If the library is not installed, or cannot be loaded.
     """
     try:
         return import_module(module)
@@ -208,12 +204,8 @@ def library(module: str, where: str, install: str) -> Any:
 def find_format(path: StrPath, format: str | None = None) -> str:
     """Return the name of the format of a file or a folder.
 
-    The name is `format` if given; otherwise the extension of the file, or the files in the folder,
-    decide.
-
-    Raises:
-        InputError: For an unknown name or extension, or a folder that is of no known format; the
-            message lists the formats.
+    The name is `format` if given; otherwise the extension or the files in the folder decide. An
+    InputError lists the formats.
     """
     if format is not None:
         check_choice("format", format, FORMATS)
@@ -341,17 +333,11 @@ def source_of(
     made: Source | None = None,
     digest: Callable[[], str] | None = None,
 ) -> Source:
-    """Return the `Source` of a file or folder.
+    """Return the `Source` of a file or folder, with `reading` options by name.
 
     Parameters:
-        path: The file or folder.
-        format: Name of its format.
-        reading: Reading options, by name.
         made: The source that the reader returned, with weights, columns and counts.
-        digest: Function that returns the hash of the files. None: the files are read and hashed.
-
-    Raises:
-        InputError: If a file cannot be read.
+        digest: Function that returns the files' hash. None: the files are read and hashed.
     """
     with input_errors(path):
         sha256 = digest() if digest else _sha256_of_source(os.fspath(path), FORMATS[format])
@@ -376,10 +362,7 @@ def size_of_source(path: str, format: Format) -> int:
 
 
 def _files_of(path: str, format: Format) -> dict[str, str]:
-    """Return the paths of a graph's files, by the names that the files have in their folder.
-
-    A graph in a single file has one path, with the name "".
-    """
+    """Return the paths of a graph's files by their names in a folder, or by "" for one file."""
     if format.files is None or not os.path.isdir(path):
         return {"": path}
     return {name: os.path.join(path, name) for name in format.files(path)}
@@ -424,13 +407,7 @@ def split_names(line: str) -> tuple[str, ...]:
 
 
 def reading_of(words: str) -> dict[str, Any]:
-    """Return the options of `read_graph` that the string `Source.reading` holds.
-    Unknown options are left out.
-
-    Raises:
-        InputError: For a string that `Source.reading` cannot hold, such as a string with a quote
-            that is not closed.
-    """
+    """Return the options of `read_graph` that the string `Source.reading` holds, if known."""
     reading: dict[str, Any] = {}
     try:
         listed = shlex.split(words)

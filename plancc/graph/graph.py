@@ -27,16 +27,14 @@ class Source:
         name: File name without its folder, or a short description of an in-memory object.
         sha256: Hash of the file's bytes, or of a folder's files; empty for in-memory graphs.
         format: Name of the format in ``plancc.graph.formats``, or of the Python type.
-        reading: Reading options that were on, joined by spaces, such as "symmetrize
-            num_vertices=1000" (`plancc.graph.formats.reading_of`).
-        weights: Name that the source gives the edge weights, such as "column 'weight'"; empty if
-            the graph has no weights.
-        weight_range: Range of the values before repeated entries are summed, "LEAST to LARGEST" or
-            "all VALUE", and then the number of repeated entries, if any; empty if unknown.
-        columns: For an edge list, the names of the columns of u and v, joined by a comma
-            (`plancc.graph.formats.join_names`); empty if the columns have no names.
-        counts: String with the numbers of entries that were merged, added or left out; empty if
-            there are no such entries.
+        reading: Reading options that were on, such as "symmetrize num_vertices=1000"
+            (`plancc.graph.formats.reading_of`).
+        weights: Name of the edge weights, such as "column 'weight'"; empty without weights.
+        weight_range: Range before repeated entries are summed, "LEAST to LARGEST" or "all VALUE",
+            and then the number of repeated entries, if any; empty if unknown.
+        columns: Joined names of an edge list's columns u and v (`plancc.graph.formats.join_names`),
+            or empty.
+        counts: Numbers of entries that were merged, added or left out; empty without such entries.
     """
 
     name: str = "memory"
@@ -53,7 +51,6 @@ class Source:
 
         Parameters:
             what: Phrase for the entries that were merged, added or left out.
-            count: Number of these entries.
             whole: String to write after the number, such as " of 1,000".
         """
         if not count:
@@ -168,11 +165,7 @@ def first_outside(numbers: IntArray, bound: int) -> int | None:
 
 
 def check_num_vertices(num_vertices: int, where: str) -> None:
-    """Raise InputError for 0 vertices, and for too many vertices.
-
-    There are two limits: `MAX_VERTICES`, and a limit that grows with the size of the source in
-    bytes (`plancc.graph.bounds`). `where` names the source.
-    """
+    """Raise InputError for 0 vertices, and for more than `MAX_VERTICES` or `bounded` allows."""
     if num_vertices < 1:
         raise InputError(f"{where}: the graph has no vertices")
     if num_vertices > MAX_VERTICES:
@@ -181,10 +174,7 @@ def check_num_vertices(num_vertices: int, where: str) -> None:
 
 
 def check_one_type(graph: Graph, where: str) -> None:
-    """Raise InputError if the graph has vertex types.
-
-    `where` names the file to write; the format of this file cannot hold types.
-    """
+    """Raise InputError if the graph has types, which the format of the file `where` cannot hold."""
     if graph.types is not None:
         raise InputError(
             f"{where} cannot hold the types of {graph.source.name}; compile the source itself"
@@ -194,27 +184,17 @@ def check_one_type(graph: Graph, where: str) -> None:
 def check_range(numbers: IntArray, bound: int, where: str, says: str = ": vertex '{}' is") -> None:
     """Raise InputError for a number outside 0..bound - 1.
 
-    Parameters:
-        where: Phrase that names the source in messages.
-        says: Phrase that follows `where` in the message, with {} in place of the number.
+    The message has `where`, which names the source, and then `says`, with the number for {}.
     """
     if (k := first_outside(numbers, bound)) is not None:
         raise InputError(f"{where}{says.format(numbers.flat[k])} out of range 0..{bound - 1}")
 
 
 def as_offsets(array: IntArray, end: int, what: str, of: str = "") -> Int64Array:
-    """Return offsets of compressed rows as int64.
-
-    Raise InputError unless the offsets ascend from 0 to `end`.
+    """Return offsets of compressed rows as int64; InputError unless they ascend from 0 to `end`.
 
     Neighbours are compared, not subtracted: a difference may overflow, and a difference of unsigned
-    numbers is never negative.
-
-    Parameters:
-        array: int[rows + 1].
-        end: The number of entries.
-        what: Phrase that names the array in messages.
-        of: Phrase that explains `end`; messages show it after the number.
+    numbers is never negative. Messages name the array by `what`, and explain `end` by `of`.
     """
     falls = np.flatnonzero(array[1:] < array[:-1])
     bad = 0 if not len(array) or array[0] != 0 else int(falls[0]) + 1 if len(falls) else -1

@@ -42,24 +42,15 @@ def edge_columns(
 ) -> tuple[str, ...]:
     """Return the names of the columns of u, v and perhaps weights.
 
-    If the user chose no columns, u and v are found by their names, such as "src" and "dst". If the
-    columns have other names, u and v are the first two columns that are neither the index of
-    pandas, nor the weights, nor a first column of edge numbers or times. Weights are the column
-    with a usual name, in upper or lower case; without such a name, they are the last of three
-    columns.
+    If the user chose no columns, u and v are found by usual names such as "src" and "dst".
+    Otherwise they are the first two columns that are not the index of pandas, weights, or a first
+    column of edge numbers or times. Weights are the column with a usual name, or else the last of
+    three columns. Warns of reversed names and of ignored columns.
 
     Parameters:
         where: Phrase that names the source in messages.
-        names: Names of all columns.
         columns: Names that the user chose; empty if the user chose none.
         texts: Names of columns that hold no numbers.
-
-    Raises:
-        InputError: For a name that is missing or occurs twice, or if the columns are unclear.
-
-    Warns:
-        PlanccWarning: If the usual names are in reverse order, such as target before source, and if
-            columns are ignored.
     """
     names, columns = list(names), tuple(columns)
     listed = ", ".join(show(name) for name in names[:20])
@@ -126,9 +117,7 @@ def _usual_ends(
 
 
 class PiecewiseEdges(ABC):
-    """Edges between ids, read piece by piece (`plancc.graph.external.Entrywise`).
-
-    The source is read twice: once for the ids, then for the edges.
+    """Edges between ids, read piece by piece (`plancc.graph.external.Entrywise`), twice.
 
     Parameters:
         where: Phrase that names the source in messages.
@@ -137,9 +126,6 @@ class PiecewiseEdges(ABC):
     Attributes:
         loops: Number of self loops.
         sides: Distinct ids of u, and distinct ids of v, each ascending.
-
-    Raises:
-        InputError: If there is no edge; see also `number`.
     """
 
     directed = None
@@ -177,9 +163,8 @@ class Numbered(NamedTuple):
     """Edges with vertex numbers.
 
     Attributes:
-        num_vertices: Number of vertices.
         u, v (int[edges]): Vertex numbers.
-        original_ids (int64 or bytes[num_vertices], or None): The source's ids; None if ids are the
+        original_ids (int64 or bytes[num_vertices], or None): The source's ids; None if they are the
             vertex numbers.
     """
 
@@ -201,24 +186,15 @@ def number(
 ) -> Numbered:
     """Return vertex numbers for the ids of an edge list.
 
-    By default the vertices are the ids that occur, in ascending order.
+    By default the vertices are the ids that occur, in ascending order. Warns if ids have gaps, or
+    if vertex numbers seem to begin at 1.
 
     Parameters:
         u, v (int64[edges >= 1]): Ids, >= 0.
-        where: Phrase that names the source in messages.
         num_vertices: Number of vertices, if ids are vertex numbers.
         keep_ids: Whether ids are vertex numbers, up to the largest id.
-        place: Function that takes the index of an edge and returns a phrase that names the source
-            and the line of the edge in messages.
-        names: Array of names, if an id is an index of this array; None if ids are the source's own
-            numbers.
-
-    Raises:
-        InputError: For an id that is not below `num_vertices`, or too many vertices.
-
-    Warns:
-        PlanccWarning: If some ids between the smallest and the largest do not occur, and therefore
-            are not vertices; if vertex numbers seem to begin at 1.
+        place: Function from an edge's index to a phrase for its source and line.
+        names: Array of names that ids index; None if ids are the source's numbers.
     """
     if names is not None:
         check_no_numbers(where, num_vertices, keep_ids)
@@ -259,10 +235,7 @@ def check_ids(u: IntArray, v: IntArray, num_vertices: int, place: Callable[[int]
 
 
 def _compact(u: IntArray, v: IntArray, largest: int) -> Numbered:
-    """Number the ids that occur in u or v: 0..n-1, in ascending order of the ids.
-
-    `largest`: the largest id.
-    """
+    """Number the ids that occur in u or v, none above `largest`, 0..n-1 in ascending order."""
     if largest < 8 * len(u) + 1024:  # a table of all ids is cheaper than sorting
         occurs = np.zeros(largest + 1, np.bool_)
         occurs[u] = True

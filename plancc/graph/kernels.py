@@ -20,9 +20,9 @@ _HASH, _PERCENT, _QUOTE = 35, 37, 34
 def scan_integers(text, comments, usual, values, ptr, line):  # type: ignore[no-untyped-def]
     """Read or count the whole numbers in a text that ends in a newline.
 
-    Fills `values`, `ptr` and `line` (see `plancc.graph.textfile.Integers`); if these arrays are
-    empty, the numbers are only counted. If `usual` is true, 007 and -0 are bad tokens. Returns the
-    number of tokens, the number of lines, and the offset of the first bad token or -1.
+    Fills `values`, `ptr` and `line` (see `plancc.graph.textfile.Integers`), unless they are empty.
+    If `usual` is true, 007 and -0 are bad tokens. Returns the number of tokens, the number of
+    lines, and the offset of the first bad token or -1.
     """
     fill = len(ptr) > 0
     tokens, lines, number, k = 0, 0, 0, 0
@@ -67,8 +67,8 @@ def scan_integers(text, comments, usual, values, ptr, line):  # type: ignore[no-
 def _split_line(text, k, separator, first, last):  # type: ignore[no-untyped-def]
     """Write the offsets where the columns of a line begin and end into `first` and `last`.
 
-    For the columns see `take_columns`. Returns the offset of the line's end, and the number of
-    columns: 0 for a blank line or a comment.
+    Returns the offset of the line's end, and the number of columns: 0 for a blank line or a
+    comment.
     """
     count = 0
     comment = text[k] == _HASH or text[k] == _PERCENT
@@ -106,11 +106,10 @@ def _split_line(text, k, separator, first, last):  # type: ignore[no-untyped-def
 def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-untyped-def]
     """Write the `chosen` columns of a text into `out`, line by line, with blanks between columns.
 
-    Lines have `columns` columns. `separator` stands between columns; 0 is for blanks and tabs. A
-    separator in double quotes separates nothing. Lines that begin with # or % become blank. `text`
-    ends with a newline, and `out` is as long as `text`. Returns the number of bytes written, and
-    the offset of the first line that has a wrong number of columns or an empty chosen column; -1 if
-    there is no such line.
+    Lines have `columns` columns. `separator` 0 is for blanks and tabs; in double quotes it
+    separates nothing. Lines that begin with # or % become blank. `text` ends with a newline, and
+    `out` is as long as `text`. Returns the number of bytes written, and the offset of the first
+    line with a wrong number of columns or an empty chosen column, or -1.
     """
     first, last = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
     k = end = 0
@@ -139,10 +138,8 @@ def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-unty
 def number_names(text, separator, chosen, longest, first, last, ends, out):  # type: ignore[no-untyped-def]
     """Number the names in two columns of a text, in the order of their first occurrence.
 
-    Every line has `len(first)` columns; see `take_columns`. Double quotes around a column are
-    dropped. Fills `ends`, int64[2, edges], with the numbers given to names. If a third column is
-    chosen, its words are written into `out` as lines ``0 0 WORD``, and `out` must be as long as the
-    text; otherwise `out` is empty.
+    Double quotes around a column are dropped. Fills `ends`, int64[2, edges]. A third chosen column
+    is written into `out`, as long as the text, as lines ``0 0 WORD``; otherwise `out` is empty.
 
     Returns the number of edges; the offsets in the text where every name begins and stops,
     int64[names, 2]; the number of bytes written to `out`; the offset of the first wrong line or -1;
@@ -236,12 +233,11 @@ def _after_blanks(text, k):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
-    """Return the number of entries if every line is a MatrixMarket entry, else -1.
+    """Return the number of entries if every line is a MatrixMarket entry or blank, else -1.
 
-    An entry is two whole numbers, the row and the column, and then a value. `field` says what the
-    value must be: 0 for no value, 1 for an integer, 2 for a decimal number, -1 for any text. 3 is
-    like 2, but row and column must have no leading zeros. Blank lines are skipped. `text` must end
-    with a newline.
+    An entry is a row, a column and a value. `field` says what the value must be: 0 for no value, 1
+    for an integer, 2 for a decimal number, -1 for any text. 3 is like 2, but row and column must
+    have no leading zeros. `text` must end with a newline.
     """
     entries = k = 0
     while k < len(text):
@@ -288,10 +284,7 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
 
 @njit(cache=True, nogil=True)
 def format_lines(ptr: npt.NDArray[np.int64], values: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
-    """Return a text, uint8[bytes], with a line for each range of `values`.
-
-    Line k holds the numbers ``values[ptr[k]:ptr[k + 1]]``, separated by blanks.
-    """
+    """Return a text, uint8[bytes], whose line k is ``values[ptr[k]:ptr[k + 1]]``, with blanks."""
     # written from its end, since the last digit comes first; unwritten pages take no memory
     text = np.empty(21 * len(values) + len(ptr), np.uint8)
     k = len(text)
@@ -319,10 +312,9 @@ def format_lines(ptr: npt.NDArray[np.int64], values: npt.NDArray[np.int64]):  # 
 def is_mirrored(indptr: Any, indices: Any) -> bool:
     """Whether (j, i) is a nonzero of a CSR pattern for every nonzero (i, j).
 
-    Columns must ascend in every row.
-
-    The loop over the rows meets the nonzeros (i, j) of any column j in ascending order of i. So if
-    the pattern is symmetric, (j, i) is the first nonzero of row j that no earlier step has met.
+    Columns must ascend in every row. The loop over rows meets the nonzeros (i, j) of a column j in
+    ascending order of i. So in a symmetric pattern, (j, i) is the first nonzero of row j not met
+    before.
     """
     following = indptr[:-1].copy()
     for i in range(len(following)):
@@ -338,10 +330,9 @@ def is_mirrored(indptr: Any, indices: Any) -> bool:
 def mirror_sum(base: int, indptr: Any, indices: Any) -> Any:
     """Return a hash sum that tells whether a CSR pattern is symmetric.
 
-    Every entry has a hash of 64 bits (splitmix64), and the transposed entry has the same hash. The
-    result is the sum of hashes over entries above the diagonal, minus the sum over entries below.
-    `base` is the index of the first row. If several ranks each have some rows of a pattern, add
-    the results of all ranks. The total is 0 if the pattern is symmetric, and else almost never.
+    The sum adds 64-bit hashes (splitmix64) of entries above the diagonal, and subtracts equal
+    hashes of transposed entries below. Over the rows of all ranks, it is 0 if the pattern is
+    symmetric, and else almost never. `base` is the index of the first row.
     """
     total = np.uint64(0)
     for i in range(len(indptr) - 1):

@@ -1,12 +1,10 @@
 """Pairs for link prediction, by split: training, validation and test links, and negatives.
 
-A link goes from a source to a target, as an edge of ``edge_index``. A negative is a pair of
-vertices that is not a link. New negatives for training are drawn in every epoch; negatives for
-validation and test are fixed.
+A link goes from a source to a target, as an edge of ``edge_index``. New negatives for training are
+drawn in every epoch; negatives for validation and test are fixed.
 
 If edges have times, the latest edges are test links, and the edges before these are validation
-links. An edge that is listed several times, or in both directions in an undirected graph, counts
-with its earliest time.
+links. A repeated edge counts with its earliest time.
 """
 
 from __future__ import annotations
@@ -78,12 +76,12 @@ class SplitLinks:
     """Links of a whole graph.
 
     Attributes:
-        pairs (dict of str to int32[2, m]): For every kind in `KINDS` (links for training, for
-            validation and for test, and negatives): the sources and the targets of its links.
-        per_link: Number of negatives of each validation and test link. Negatives ``i * per_link``
-            to ``(i + 1) * per_link - 1`` belong to link i and have its source. 0 if all links of a
-            split share the split's negatives.
-        begins: Time of the earliest validation or test link; infinity if links have no times.
+        pairs (dict of str to int32[2, m]): Sources and targets of the links of every kind in
+            `KINDS`.
+        per_link: Negatives of each validation and test link; ``i * per_link`` to ``(i + 1) *
+            per_link - 1`` belong to link i and have its source. 0: a split's links share its
+            negatives.
+        begins: Time of the earliest validation or test link; infinity without times.
     """
 
     pairs: Mapping[str, Pair]
@@ -95,11 +93,9 @@ class SplitLinks:
         return np.concatenate([self.pairs[kind] for kind in kinds], axis=1)
 
     def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], Int64Array]:
-        """Return the links of all kinds, one kind after the other.
+        """Return all links, kind after kind: ends, kind and index within the kind.
 
-        Returns:
-            ends (int32[2, links]); index of the kind (uint8[links]); index of the link among the
-            links of its kind (int64[links])
+        The arrays are int32[2, links], uint8[links] and int64[links].
         """
         sizes = [self.pairs[kind].shape[1] for kind in KINDS]
         kind = np.repeat(np.arange(len(KINDS), dtype=np.uint8), sizes)
@@ -117,6 +113,9 @@ def check_no_types(graph: Graph) -> None:
 def read_links(source: Any, graph: Graph) -> SplitLinks:
     """Read the links of a graph from a user's source.
 
+    Warns of pairs that are doubtful, such as links in two splits, and if all links are for
+    training.
+
     Parameters:
         source (path, mapping, or three objects): One of these:
 
@@ -129,15 +128,6 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
               prediction.
             - The three data objects of PyTorch Geometric's RandomLinkSplit, with
               ``edge_label_index`` and ``edge_label``.
-
-    Raises:
-        InputError: For other sources, names or shapes, a vertex out of range, validation or test
-            links without negatives, no training links, an array whose rows, and not its columns,
-            are the links, or pairs with ``edge_label`` 0 that are edges.
-
-    Warns:
-        PlanccWarning: If links are in two splits, are repeated, or are not edges; if negatives are
-            links or edges; if a pair joins a vertex to itself; if all links are for training.
     """
     check_no_types(graph)
     where, known = "`links`: ", edges_of(graph)
@@ -274,15 +264,13 @@ def _numbers_of_names(array: Array, graph: Graph, what: str) -> Array:
 def _doubtful(
     links: SplitLinks, graph: Graph, known: Int64Array, where: str, labelled: bool
 ) -> Iterator[tuple[Mask, str]]:
-    """Yield a mask of doubtful pairs, and a sentence that says why these pairs are doubtful.
+    """Yield masks of doubtful pairs, each with a sentence that says why.
+
+    If an array has links in its rows instead of its columns, an InputError is raised.
 
     Parameters:
         known: Keys of the graph's edges (`edges_of`).
-        labelled: Whether RandomLinkSplit made the links, which removes their edges from the graph.
-
-    Raises:
-        InputError: If an array has the links in its rows instead of its columns. This is so if its
-            rows are edges of the graph, and its columns are not.
+        labelled: Whether RandomLinkSplit made the links and removed their edges.
     """
     keys = {split: np.sort(link_keys(links.pairs[split], graph)) for split in SPLITS}
     train, val, test = keys.values()
@@ -332,19 +320,13 @@ def random_links(
     """Split the edges of a graph into links, as RandomLinkSplit of PyTorch Geometric does.
 
     Self loops are not links. An edge of an undirected graph is one link. A validation or test split
-    has as many negatives as links, and all links of the split share these negatives. Negatives are
-    distinct pairs of vertices without an edge, drawn uniformly.
+    shares as many negatives as it has links: distinct pairs of vertices without an edge, drawn
+    uniformly.
 
     Parameters:
-        shares: Shares of the validation links and of the test links; the other links are for
-            training.
-        seed: Seed of the random split and of the negatives.
-        times (float64[num_nonzeros], or None): Times of the edges, for a split by time
-            (`cut_by_time`). None for a random split.
-
-    Raises:
-        InputError: If there are no edges, if a share above 0 gets no link, or if too few pairs of
-            vertices have no edge.
+        shares: Shares of the validation and of the test links; the others are for training.
+        times (float64[num_nonzeros], or None): Times of the edges, for `cut_by_time`; None: a
+            random split.
     """
     check_no_types(graph)
     target = np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))
@@ -376,19 +358,13 @@ def random_links(
 def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple[int, int]:
     """Return the indices of the first validation link and of the first test link.
 
-    Links of the same time stay in one split.
+    Links of the same time stay in one split; a warning says if a split misses its share thereby.
+    Too few times are an InputError.
 
     Parameters:
         times: float64[links], ascending.
         shares: Wanted shares of validation and of test links.
         where: Beginning of all error messages.
-
-    Raises:
-        InputError: If the links have too few different times.
-
-    Warns:
-        PlanccWarning: If a split is larger or smaller than its share, because links of one time
-            stay together.
     """
     total, cuts, end = len(times), list[int](), len(times)
     begins = np.flatnonzero(np.diff(times)) + 1
@@ -416,13 +392,9 @@ def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple
 def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator) -> Pair:
     """Draw distinct pairs of two different vertices without an edge, int32[2, size].
 
-    Every pair has the number ``(target - source - 1) % n * n + source``; in an undirected graph,
-    the lower of the numbers of its two directions. The pairs have the numbers 0, 1, 2, ... without
-    gaps. If the edges are sorted by number, ``number[k] - k`` pairs below edge k have no edge. So a
-    binary search finds the number of the p-th pair without an edge.
-
-    Parameters:
-        ends: Sources and targets of the edges, int32[2, edges].
+    A pair has the number ``(target - source - 1) % n * n + source``; in an undirected graph, the
+    lower of the numbers of its two directions. With edges (`ends`, int32[2, edges]) sorted by
+    number, ``number[k] - k`` pairs below edge k have no edge, so a binary search finds the p-th.
     """
     n, (source, target) = graph.num_vertices, ends.astype(np.int64)
     number = (target - source - 1) % n * n + source
@@ -445,10 +417,8 @@ def links_to_learn(
 ) -> tuple[SplitLinks, Pair]:
     """Return the links for link prediction, and the links whose edges are removed from the graph.
 
-    Parameters:
-        asked: Options with the attributes `links` (see `read_links`) or `link_split` (`shares` of
-            `random_links`), and `disjoint_train_ratio`.
-        seed, times: See `random_links`.
+    `asked` has the attributes `links` (see `read_links`) or `link_split` (`shares` of
+    `random_links`), and `disjoint_train_ratio`.
     """
     shares = asked.link_split
     links = random_links(graph, shares, seed, times) if shares else read_links(asked.links, graph)
@@ -490,12 +460,8 @@ def withheld(links: SplitLinks, disjoint: float, seed: int) -> tuple[SplitLinks,
     """Return the links to use, and the pairs whose edges must be removed from the graph.
 
     These pairs are the validation and test links: a model that aggregates over their edges would
-    know the answer. Training links may be added to the pairs, see `disjoint`.
-
-    Parameters:
-        disjoint: ``disjoint_train_ratio`` of RandomLinkSplit. If above 0, only this share of the
-            training links is used, chosen at random, and the edges of these links are removed, too.
-        seed: Seed of the random choice.
+    know the answer. If `disjoint` (``disjoint_train_ratio`` of RandomLinkSplit) is above 0, only
+    this random share of training links is used, and their edges are removed, too.
     """
     if not disjoint:
         return links, links.of("val", "test")
@@ -507,12 +473,9 @@ def withheld(links: SplitLinks, disjoint: float, seed: int) -> tuple[SplitLinks,
 
 
 def without(graph: Graph, pairs: Pair, first: int = 0) -> Graph:
-    """Return the graph without the edges from ``pairs[0]`` to ``pairs[1]``.
+    """Return the graph, whose row 0 is vertex `first`, without edges ``pairs[0]`` to ``pairs[1]``.
 
     In an undirected graph, the reverse edges are left out too.
-
-    Parameters:
-        first: Vertex of the first row, if the rows are a range of a larger graph's rows.
     """
     known = np.sort(link_keys(pairs, graph))
     ends = np.stack([graph.indices, first + graph.nonzero_rows()])
@@ -527,14 +490,10 @@ def with_times(
     If the values of the graph are the times, the returned graph has no values.
 
     Parameters:
-        given: Times in the order of the source's edges: number[edges], or the path of a table with
-            a number for every edge (.npy, .csv, .csv.gz). `OF_VALUES` if the values are the times.
+        given: Times in the order of the source's edges, or a table of them (.npy, .csv, .csv.gz).
+            `OF_VALUES` if the values are the times.
         listed: Edges of the source, recorded by `plancc.graph.listed_edges.listing`.
         symmetrize: Whether the graph was read with this option.
-
-    Raises:
-        InputError: For times that are missing or not finite, and for more or fewer times than
-            edges.
     """
     check_no_types(graph)
     where = f"{graph.source.name}: `link_times`"

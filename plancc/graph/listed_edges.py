@@ -53,7 +53,7 @@ _listed: ContextVar[list[ListedEdges] | None] = ContextVar("edges of what is rea
 
 @contextmanager
 def listing() -> Iterator[list[ListedEdges]]:
-    """Yield a list, to which readers append the edges of every graph that they make in the context.
+    """Yield a list, to which readers append the edges of every graph made in the context.
 
     A context inside another context yields the list of the outer context.
     """
@@ -81,11 +81,7 @@ def list_edges(
 
 
 def as_features(values: Array, where: str) -> npt.NDArray[np.float32]:
-    """Return features as float32[edges, width]; an array of one axis becomes a column.
-
-    Raises:
-        InputError: For other shapes, and for values that are not finite numbers.
-    """
+    """Return finite features as float32[edges, width]; an array of one axis becomes a column."""
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or not values.shape[1] or values.dtype.kind not in "biuf":
         told = f"has shape {values.shape} and type '{values.dtype}'"
@@ -102,16 +98,14 @@ def with_features(
 ) -> Graph:
     """Return the graph with the features of its edges.
 
-    Parameters:
-        found: Edges of the source, with features. If the source holds half of a symmetric matrix,
-            entries (i, j) and (j, i) have the same features.
-        where: Beginning of all error messages.
-        symmetrize: Whether the graph was read with this option. If it was, an edge that is listed
-            in one direction has the same features in both directions.
+    Entries (i, j) and (j, i) have the same features if the source holds half of a symmetric matrix.
+    Repeated edges, and edges with a value that are no nonzeros of the graph, are an InputError.
 
-    Raises:
-        InputError: For more or fewer features than edges, repeated edges, and edges whose value is
-            not 0 but which are not nonzeros of the graph.
+    Parameters:
+        found: Edges of the source, with features.
+        where: Beginning of all error messages.
+        symmetrize: Whether the graph was read with this option; an edge listed in one direction
+            then has its features in both.
     """
     edges, features = found
     row, column = edges.row, edges.column
@@ -137,19 +131,10 @@ def with_features(
 
 
 def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, what: str) -> Array:
-    """Return an array with an entry for every edge, array[edges, ...].
+    """Return an array with an entry for every edge, array[edges, ...], from `given` entries.
 
-    If `given` has entries for half of a symmetric matrix, the edges of the other half get the same
-    entries.
-
-    Parameters:
-        edges: All edges; the edges of the other half of a symmetric matrix are at the end.
-        given: Entries in the order of the source's edges.
-        where: Beginning of error messages.
-        what: Noun for the entries in error messages.
-
-    Raises:
-        InputError: If `given` has more or fewer entries than the source has edges.
+    Edges of the other half of a symmetric matrix, at the end of `edges`, get the entries of the
+    given half. More or fewer entries than the source has edges are an InputError.
     """
     (row, column), size = edges[:2], len(given)
     mirror = row[:size] != column[:size]
@@ -167,9 +152,9 @@ def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, w
 
 
 def with_columns_of(made: Graph, graph: Graph) -> Graph:
-    """Return the graph `made`, derived from `graph`, with the arrays in `graph.columns`.
+    """Return the graph `made`, derived from `graph` of one vertex type, with its columns.
 
-    The entries of a nonzero that `graph` does not have are 0. Both graphs have one vertex type.
+    The entries of a nonzero that `graph` does not have are 0.
     """
     if not graph.columns:
         return made
@@ -190,10 +175,7 @@ def _placed(graph: Graph, number: Int64Array, column: Array) -> Array:
 
 
 def nonzeros_of_edges(graph: Graph, edges: ListedEdges) -> Int64Array:
-    """Return the position of every edge among the nonzeros of the graph, int64[edges].
-
-    The position is -1 for an edge that is not a nonzero.
-    """
+    """Return every edge's position among the graph's nonzeros, int64[edges]; -1 if it is none."""
     key, wanted = edges_of(graph), edge_keys(graph, edges.row, edges.column)
     if graph.relation is None or edges.relation is None:
         return places_in(key, wanted)
@@ -216,10 +198,7 @@ def edge_keys(graph: Graph, row: IntArray, column: IntArray) -> Int64Array:
 
 
 def link_keys(pair: Array, graph: Graph) -> Int64Array:
-    """Return a number for every pair, int64[m].
-
-    In an undirected graph, a pair has the same number in both directions.
-    """
+    """Return a number for every pair, int64[m], equal for both directions if undirected."""
     source, target = pair.astype(np.int64)
     if not graph.directed:
         source, target = np.minimum(source, target), np.maximum(source, target)
