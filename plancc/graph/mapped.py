@@ -35,12 +35,12 @@ class MappedRows:
     """Rows of a memory-mapped matrix, which are read and converted to `feature_type` on use.
 
     ``rows[key]`` returns an array of the rows at `key`: a slice or row numbers. NumPy's functions
-    accept the object as the whole matrix, which they load into memory.
+    load the whole matrix into memory.
 
     Parameters:
         source (number[m, width]): The memory-mapped matrix.
-        order (int[num_rows], optional): Which row of `source` each row of this object is; None if
-            the rows are all rows of `source`.
+        order (int[num_rows], optional): Row of `source` for each row of this object; None: all
+            rows.
     """
 
     ndim = 2

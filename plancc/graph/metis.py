@@ -34,20 +34,10 @@ _FORMATS = (0, 1, 10, 11, 100, 101, 110, 111)
 def read_metis(
     path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
 ) -> Graph:
-    """Read a METIS graph file, plain or .gz.
+    """Read a METIS graph file, plain or .gz; the graph is undirected.
 
-    The graph is undirected. Edge weights become the values, and vertex weights become
-    ``Graph.vertex_weights``. Vertex sizes are ignored.
-
-    Parameters:
-        path, pattern: See `plancc.graph.formats.read_graph`.
-        symmetrize, transpose: No effect, since the format is undirected.
-
-    Raises:
-        InputError: For a wrong header, or a wrong number of lines or edges. For a neighbour that is
-            out of range, is listed twice, or is the vertex itself. For an edge weight below 1, or a
-            negative vertex weight. For an edge that is not stored in both directions with the same
-            weight. The message names file, line and value.
+    Edge weights become the values, and vertex weights become ``Graph.vertex_weights``. Vertex sizes
+    are ignored, and `symmetrize` and `transpose` have no effect.
     """
     data = read_bytes(path)
     try:
@@ -60,7 +50,7 @@ def read_metis(
 def is_metis(path: StrPath, data: bytes, head: bytes) -> bool:
     """Whether a text is a METIS file; `head` is its first line that is not a comment.
 
-    Most texts of other formats are refused at once, since their length does not fit the numbers in
+    Most texts of other formats are refused at once: their length does not fit the numbers in
     `head`.
     """
     words = head.split()
@@ -126,14 +116,9 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
 def _vertex_lines(
     path: StrPath, numbers: Integers, head: _MetisHeader
 ) -> tuple[Int64Array, Int64Array]:
-    """Find the line of every vertex.
+    """Return offsets in `numbers.values`, int64[n + 1], and lines in the file, int64[n], by vertex.
 
-    Returns:
-        ptr (int64[n + 1]), line (int64[n]): Offsets of every vertex's numbers in `numbers.values`,
-        and the line number of every vertex in the file.
-
-    Raises:
-        InputError: If there are more or fewer lines than vertices.
+    More or fewer lines than vertices are an InputError.
     """
     n, first = head.vertices, head.first + 1
     ptr, line = numbers.ptr[first:], numbers.line[first:]
@@ -148,11 +133,9 @@ def _vertex_lines(
 
 
 def _fail_mirror(path: StrPath, graph: Graph, turned: ListedEdges, line: Int64Array) -> NoReturn:
-    """Raise InputError for the first edge without a reverse edge of the same weight.
+    """Raise InputError for the first edge without a reverse edge (`turned`) of the same weight.
 
-    Parameters:
-        turned: The reverse edges.
-        line (int64[n]): For every vertex, the number of its line in the file.
+    For every vertex, `line`, int64[n], is the number of its line in the file.
     """
     row, other = turned.column, turned.row + 1
     mirror = nonzeros_of_edges(graph, turned)
@@ -172,9 +155,7 @@ class _MetisHeader(NamedTuple):
     Attributes:
         first: Index of the header among the lines that `read_integers` returns.
         line: Line of the header in the file, from 1.
-        vertices, edges: Number of vertices, and number of edges.
-        sizes, weights: Number of sizes, and number of weights, before the neighbours of every
-            vertex.
+        sizes, weights: Number of sizes, and of weights, before every vertex's neighbours.
         has_values: Whether an edge weight follows every neighbour.
     """
 
@@ -212,12 +193,10 @@ def _header(path: StrPath, numbers: Integers) -> _MetisHeader:
 def write_metis(
     graph: Graph, temporary: Path, *, pattern: bool = False, compress: bool = False, path: StrPath
 ) -> None:
-    """Write a METIS graph file; see `plancc.graph.formats.write_graph`.
+    """Write a METIS file of a symmetric graph; see `plancc.graph.formats.write_graph`.
 
-    Self loops are dropped, since the format forbids self loops. Values become edge weights.
-
-    Raises:
-        InputError: If the graph is not symmetric, or its values are not whole numbers >= 1.
+    Self loops are dropped, since the format forbids them. Values, whole numbers >= 1, become edge
+    weights.
     """
     name = os.fspath(path)
     n = graph.num_vertices

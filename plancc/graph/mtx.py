@@ -74,8 +74,7 @@ class _Header:
     def text(self, entries: int) -> bytes:
         """Return a header that declares `entries` entries, for `mmread`.
 
-        If the graph gets no values, the header declares a pattern: `mmread` then reads the row and
-        the column of every line, and skips the rest of the line.
+        Without values, the header declares a pattern, so that `mmread` skips the rest of each line.
         """
         field = self.field if self.has_values else "pattern"
         banner = f"%%MatrixMarket matrix coordinate {field} general"
@@ -87,19 +86,11 @@ def read_mtx(
 ) -> Graph:
     """Read a MatrixMarket coordinate file, plain or .gz.
 
-    The field may be real, double, integer, unsigned-integer or pattern; the symmetry general,
-    symmetric or skew-symmetric. The graph is directed if the header says "general", else
-    undirected. A pattern file has no values; values of other files become float64. Network
-    Repository writes a banner with one percent sign, which is read with a warning. A rectangular
-    matrix is a graph of two vertex types (`plancc.graph.union.rectangular`).
-
-    Parameters:
-        path, pattern, symmetrize, transpose: See `plancc.graph.formats.read_graph`.
-
-    Raises:
-        InputError: For a dense matrix, a complex matrix that is read with values, NaN or infinity,
-            an index out of range, a truncated or garbled file; the message names file, line and
-            value.
+    The graph is directed if the header says "general", and undirected for symmetric or
+    skew-symmetric. A pattern file has no values; values of other files (real, double, integer,
+    unsigned-integer) become float64. Network Repository's banner with one percent sign is read with
+    a warning. A rectangular matrix is a graph of two vertex types
+    (`plancc.graph.union.rectangular`).
     """
     entries = MtxEntries(path, pattern=pattern)
     row, col, values = entries.whole()
@@ -204,11 +195,10 @@ def _check_size(path: StrPath, header: _Header) -> None:
 class MtxEntries:
     """The entries of a MatrixMarket file, chunk by chunk (`plancc.graph.external.Entrywise`).
 
+    Errors of entries are raised when the entries are read.
+
     Parameters:
         path, pattern: See `read_mtx`.
-
-    Raises:
-        InputError: See `read_mtx`; errors of entries are raised when the entries are read.
     """
 
     original_ids = None
@@ -292,7 +282,7 @@ class MtxEntries:
     def _check_half(self, row: Any, col: Any, values: Any, sign: int) -> None:
         """Raise InputError if both halves of a symmetric matrix are listed.
 
-        Also raise it if a skew-symmetric matrix has a diagonal entry that is not 0.
+        A diagonal entry other than 0 of a skew-symmetric matrix is an InputError, too.
         """
         above = row < col
         if sign < 0 and (wrong := (row == col) & (values != 0)).any():
@@ -356,9 +346,8 @@ def write_mtx(
 ) -> None:
     """Write a MatrixMarket coordinate file; see `plancc.graph.formats.write_graph`.
 
-    Undirected graphs are written as "symmetric", or as "skew-symmetric" if their values are
-    skew-symmetric; directed graphs are written as "general". A graph without values is written as
-    "pattern"; other graphs are written as "real", in full precision.
+    Directed graphs are "general", others "symmetric", or "skew-symmetric" if their values are.
+    Without values the field is "pattern", otherwise "real", in full precision.
     """
     from scipy.io import mmwrite
     from scipy.sparse import tril

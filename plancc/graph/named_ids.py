@@ -1,8 +1,7 @@
 """Ids of vertices that are names: UTF-8 strings instead of whole numbers.
 
-Vertices are numbered in the order of the bytes of their names, so a graph does not depend on the
-order of the lines in its source. Names are kept in an array of bytes, padded with NUL to the width
-of the longest name.
+Vertices are numbered in byte order of their names, so a graph does not depend on the order of lines
+in its source. Names are bytes, padded with NUL to the width of the longest name.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ class NamedEdges(NamedTuple):
     Attributes:
         names (bytes[n]): Distinct names, ascending.
         u, v (int64[edges]): Both ends of each edge, as positions in `names`.
-        weights (bytes): Text with a line ``0 0 WORD`` for every line of the source, where WORD is
-            the word in the third chosen column; empty if there is no third column.
+        weights (bytes): Lines ``0 0 WORD`` with the words of the third chosen column; or empty.
     """
 
     names: Names
@@ -73,13 +71,8 @@ def read_names(
 ) -> NamedEdges:
     """Read the edges of a text whose columns of u and v are names.
 
-    Parameters:
-        data: Text in the form that `kernels.take_columns` reads.
-        chosen: Positions, from 0, of the columns of u, v and perhaps weights.
-
-    Raises:
-        InputError: For a line with a wrong number of columns, and for an id that is empty, too long
-            or not UTF-8; the message names file and line.
+    `data` is a text for `kernels.take_columns`; `chosen` are positions, from 0, of u, v and perhaps
+    weights. Ids that are empty, too long or not UTF-8 are an InputError.
     """
     text = np.frombuffer(data if data.endswith(b"\n") else data + b"\n", np.uint8)
     ends = np.empty((2, np.count_nonzero(text == ord("\n"))), np.int64)
@@ -109,17 +102,9 @@ def read_names(
 
 
 def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArray[np.int64]]:
-    """Return the distinct names among `texts`, ascending, and the index of every text's name.
+    """Return the distinct names among `texts`, ascending, and each text's index, int64[n].
 
-    Parameters:
-        texts: object[n], strings.
-        where: Phrase that names the source in messages.
-
-    Returns:
-        names (bytes[distinct names]), index (int64[n])
-
-    Raises:
-        InputError: For a text that is empty, too long or has a NUL.
+    `texts` are strings, object[n]; a text that is empty, too long or has a NUL is an InputError.
     """
     encoded = [text.encode() for text in texts]
     width = max(map(len, encoded))
@@ -133,11 +118,9 @@ def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArra
 
 
 def as_ids(given: Collection[Any]) -> npt.NDArray[Any] | None:
-    """Return the names in `given` as ids of vertices.
+    """Return names as ids of vertices: int64[n] if all are whole numbers, else bytes[n].
 
-    Returns:
-        int64[n] if all names are whole numbers, else bytes[n]. None if a name is repeated, is
-        empty, or is neither text nor a whole number.
+    None if a name is repeated, is empty, or is neither text nor a whole number.
     """
     kinds = {*map(type, given)}
     if bool in kinds or not all(issubclass(kind, str | int | np.integer) for kind in kinds):
@@ -155,10 +138,7 @@ def as_ids(given: Collection[Any]) -> npt.NDArray[Any] | None:
 
 
 def _no_text(table: npt.NDArray[np.uint8]) -> int | None:
-    """Return the index of the first row of `table`, uint8[rows, width], that is not UTF-8.
-
-    Return None if all rows are UTF-8.
-    """
+    """Return the first row of `table`, uint8[rows, width], that is not UTF-8; None if none is."""
     if table.max(initial=0) < 128:
         return None
     for start in range(0, len(table), _ROWS):
@@ -175,9 +155,7 @@ def warn_of_empty(
 ) -> None:
     """Warn of ids such as "nan", which pandas and R write for an empty cell.
 
-    Parameters:
-        names: Distinct names, ascending; None if ids are numbers.
-        u, v: Ends of all edges, as positions in `names`.
+    Ends u and v are positions in `names`, ascending; None if ids are numbers.
     """
     if names is None:
         return
@@ -189,10 +167,7 @@ def warn_of_empty(
 
 
 def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return ids as names, bytes[n].
-
-    Strings are encoded in UTF-8, whole numbers are written in digits, and names stay unchanged.
-    """
+    """Return ids as names, bytes[n]: strings in UTF-8, whole numbers in digits, names unchanged."""
     if ids.dtype.kind in "OT" and all(isinstance(each, str) for each in ids.flat):
         ids = ids.astype(np.str_)
     if ids.dtype.kind == "U":

@@ -36,29 +36,18 @@ def normalize(
 
     With ``B = A + I`` (or ``B = A`` without self loops) and ``d_i = sum_j B[i, j]``, values are:
 
-    ========  =================================================================
-    ``sym``   ``B[i, j] / sqrt(d_i d_j)`` (Demirci et al. 2022, section 3.1; d_j is a row sum, too)
-    ``row``   ``B[i, j] / d_i`` (mean over the neighbours)
-    ``none``  ``B[i, j]``
-    ========  =================================================================
+        ========  =================================================================
+        ``sym``   ``B[i, j] / sqrt(d_i d_j)`` (Demirci et al. 2022, section 3.1; d_j is a row sum, too)
+        ``row``   ``B[i, j] / d_i`` (mean over the neighbours)
+        ``none``  ``B[i, j]``
+        ========  =================================================================
 
-    Values are computed in float64 and rounded once to `dtype`. If row i is empty, 0 is used in
-    place of 1 / d_i, so that with ``sym`` column i becomes empty, too. Zeros are dropped.
+    Values are computed in float64 and rounded once to `dtype`, float32 or float64. An empty row i
+    has 0 in place of 1 / d_i, so that with ``sym`` column i becomes empty, too. Zeros are dropped.
+    A sum that is infinite or not above zero is an InputError.
 
     In a graph of several vertex types, every relation is normalised separately, without self loops,
     and ``sym`` divides by ``sqrt(sum_k B[i, k] sum_k B[k, j])``.
-
-    Parameters:
-        normalization: {"sym", "row", "none"}.
-        self_loops: Whether to add the identity first. An existing self loop grows by 1.
-        dtype: float32 or float64.
-
-    Returns:
-        A graph whose `values` are an array of `dtype`, never None.
-
-    Raises:
-        InputError: For a row whose sum is infinite or not above zero (the sum has no square root or
-            inverse), and for values that `dtype` cannot hold.
     """
     if graph.types is not None:
         typed = RowsOfTypes(graph, 0, normalization, whole=True)
@@ -87,14 +76,10 @@ class RowsOfTypes:
     """A range of rows of a graph of several vertex types; relations are normalised separately.
 
     Attributes:
-        rows: The rows, with the types of the whole graph; columns are vertices of the whole graph.
+        rows: The rows, with the whole graph's types and columns.
         first: Index of the first row.
         normalization: {"sym", "row", "none"}.
-        whole: Whether the range is all rows of the graph. If it is, sums to which no nonzero
-            belongs take no memory.
-
-    Raises:
-        InputError: For an unknown normalisation.
+        whole: Whether the range is all rows; then sums without nonzeros take no memory.
     """
 
     rows: Graph
@@ -129,12 +114,10 @@ class RowsOfTypes:
 
     @cached_property
     def _ends(self) -> list[tuple[IntArray, Int64Array, int]]:
-        """Sums by which values are divided: an entry for the rows, and one for the columns.
+        """Sums that divide values: an entry for rows ("row", "sym"), then for columns ("sym").
 
-        Normalisation "row" has no entry for the columns, and "none" has no entries. An entry holds
-        the row (or column) of every nonzero, the index of the sum to which every nonzero belongs,
-        and the number of sums. A vertex has a sum for every relation that ends (or begins) at its
-        type.
+        An entry holds the row (or column) of every nonzero, the index of its sum, and the number of
+        sums. A vertex has a sum for every relation that ends (or begins) at its type.
         """
         names = self._types.names
         found: list[tuple[IntArray, Int64Array, int]] = []
@@ -155,26 +138,18 @@ class RowsOfTypes:
         return [np.zeros(size) for _, _, size in self._ends]
 
     def sums(self, before: list[FloatArray]) -> list[FloatArray]:
-        """Add the values of these rows to the sums that normalisation divides by; return the sums.
+        """Add these rows' values to the sums that normalisation divides by; return the sums.
 
-        Parameters:
-            before: Sums over the previous rows, changed in place: the sum of every row, and for
-                "sym" the sum of every column, for every relation.
+        `before` are sums over the previous rows, changed in place.
         """
         for total, (_, number, _) in zip(before, self._ends, strict=True):
             np.add.at(total, number, self._given)
         return before
 
     def scaled(self, sums: Sequence[FloatArray], dtype: npt.DTypeLike) -> Graph:
-        """Return the normalised rows.
+        """Return the normalised rows; `sums` are the result of `sums` over all rows of the graph.
 
-        Parameters:
-            sums: Result of `sums` over all rows of the graph.
-            dtype: float32 or float64.
-
-        Raises:
-            InputError: For sums that are not positive and finite, and values that `dtype` cannot
-                hold.
+        Sums not positive and finite, and values too large for `dtype`, are an InputError.
         """
         graph, values = self.rows, self._given.copy()
         for (vertices, number, _), every in zip(self._ends, sums, strict=True):
@@ -201,14 +176,11 @@ class Rows:
         indptr (int64[m + 1]): Offsets of the rows, from 0.
         indices (int32[entries]): Columns, ascending in every row.
         values (float32 or float64[entries], or None): Values; None for ones.
-        first: Row of the whole matrix that is the first row of this range, counted from 0.
+        first: Row of the whole matrix that is this range's first row.
         name: Name of the source, for messages.
         normalization: {"sym", "row", "none"}.
         self_loops: Whether the identity is added.
-        ids: Ids that the source gives the vertices of these rows; None if ids are vertex numbers.
-
-    Raises:
-        InputError: For an unknown normalisation.
+        ids: Ids of these rows' vertices; None if ids are vertex numbers.
     """
 
     indptr: Int64Array
@@ -245,10 +217,8 @@ class Rows:
     def scale(self) -> FloatArray:
         """Return the factor by which each of these rows is multiplied, float64[m].
 
-        If the normalisation is "sym", each column too is multiplied by the factor of its vertex.
-
-        Raises:
-            InputError: For a row whose sum is infinite or not above zero.
+        With "sym", each column too is multiplied by its vertex's factor. A row whose sum is
+        infinite or not above zero is an InputError.
         """
         scale = np.ones(len(self.indptr) - 1)
         if self.normalization == "none":
@@ -271,13 +241,8 @@ class Rows:
     ) -> tuple[Int64Array, npt.NDArray[np.int32], npt.NDArray[np.floating]]:
         """Return the normalised rows: indptr, indices and values.
 
-        Parameters:
-            row_scale (float64[m]): Result of `scale`.
-            all_scale (float64[n]): Result of `scale` for all rows of the matrix.
-            dtype: float32 or float64.
-
-        Raises:
-            InputError: For a value that `dtype` cannot hold.
+        `row_scale`, float64[m], is the result of `scale`, and `all_scale`, float64[n], for all rows
+        of the matrix.
         """
         dtype, indptr = np.dtype(dtype), self.made_ptr
         values = np.empty(indptr[-1], dtype)
@@ -300,10 +265,7 @@ class Rows:
 
 @njit(cache=True)
 def _missing_diagonal(indptr, indices, base):  # type: ignore[no-untyped-def]
-    """Return 1 for every row without a diagonal entry, else 0: int64[m].
-
-    `base` is the index that the first of these rows has in the whole matrix.
-    """
+    """Return 1 for every row without a diagonal entry, else 0: int64[m]; row 0 is row `base`."""
     missing = np.ones(len(indptr) - 1, dtype=np.int64)
     for i in range(len(missing)):
         for k in range(indptr[i], indptr[i + 1]):
@@ -338,8 +300,8 @@ def _row_sums(indptr, values):  # type: ignore[no-untyped-def]
 def _fill(first, last, base, given, made, row_scale, col_scale, add_identity):  # type: ignore[no-untyped-def]
     """Copy rows first..last-1, add the identity to them, and scale them.
 
-    `given` is a CSR matrix: indptr, indices and values. `made` is the CSR matrix whose indices and
-    values are filled. Row i of `given` and of `made` is row ``base + i`` of the whole matrix.
+    `given` is a CSR matrix: indptr, indices and values; indices and values of `made` are filled.
+    Row i of both is row ``base + i`` of the whole matrix.
     """
     indptr, indices, values = given
     out_indptr, out_indices, out_values = made

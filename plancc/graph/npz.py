@@ -147,10 +147,7 @@ class Archive(Mapping[str, Array]):
         return value
 
     def offsets(self, key: str, count: int, end: int) -> npt.NDArray[np.int64]:
-        """Return the array `key`, int64[count + 1]: the offsets of `count` compressed rows.
-
-        Raise InputError if the offsets do not ascend from 0 to `end`.
-        """
+        """Return `key`, int64[count + 1], checked to be offsets that ascend from 0 to `end`."""
         return as_offsets(self.integers(key, count + 1), end, f"{self.name}: key '{key}'")
 
     def indices(self, key: str, bound: int) -> npt.NDArray[np.integer]:
@@ -167,9 +164,6 @@ def map_array(path: StrPath) -> Array:
     """Map the array of an .npy file; the system reads a page when it is used.
 
     Changes to the array are not written to the file.
-
-    Raises:
-        InputError: If the file holds no array; the message names the file.
     """
     check_readable(path)
     name = os.fspath(path)
@@ -191,17 +185,9 @@ def read_npz(
     """Read a sparse matrix from .npz.
 
     The file was written by ``scipy.sparse.save_npz`` (csr, csc or coo; boolean matrices have no
-    values), or is an archive without values. Such an archive has ``indptr``, ``indices`` and
-    ``num_nodes``, or it has ``edge_index``, int[2, edges], and perhaps ``num_nodes``. Other keys
-    are ignored. The graph is undirected if its pattern is symmetric, else directed. A rectangular
-    matrix is a graph of two vertex types (`plancc.graph.union.rectangular`).
-
-    Parameters:
-        path, pattern, symmetrize, transpose: See `plancc.graph.formats.read_graph`.
-
-    Raises:
-        InputError: For a damaged archive, pickled objects, missing keys, offsets or indices out of
-            range, complex values, NaN or infinity; the message names file, key, value.
+    values), or is a plain archive without values. Other keys are ignored. The graph is undirected
+    if its pattern is symmetric, else directed. A rectangular matrix is a graph of two vertex types
+    (`plancc.graph.union.rectangular`).
     """
     source = Source.of_file(path, "npz", "'data'")
     reading: dict[str, Any] = {"transpose": transpose, "symmetrize": symmetrize, "source": source}
@@ -222,8 +208,7 @@ class _ArchiveEntries(NamedTuple):
 
     Attributes:
         shape: Number of rows, and number of columns.
-        indptr (int64[rows + 1] or None): Offsets of compressed rows; None if rows are not
-            compressed.
+        indptr (int64[rows + 1] or None): Offsets; None if rows are not compressed.
         place (int[entries] or None): Row of every entry; None if rows are compressed.
         column (int[entries]): Column of every entry.
         values: number[entries], or None.
@@ -245,10 +230,7 @@ class _ArchiveEntries(NamedTuple):
 
 
 def _entries_of(archive: Archive, pattern: bool) -> _ArchiveEntries:
-    """Return the entries of an archive, without values if `pattern`.
-
-    The keys of the archive show its kind: a file of scipy.sparse.save_npz, or a plain archive.
-    """
+    """Return the entries of an archive of either kind, without values if `pattern`."""
     name = archive.name
     if "format" in archive:
         return _scipy_entries(archive, pattern)
@@ -311,10 +293,7 @@ def _num_nodes(archive: Archive) -> int:
 
 
 def _compressed(archive: Archive, major: int, bound: int) -> tuple[Array, Array]:
-    """Return the offsets and the indices of `major` compressed rows (or compressed columns).
-
-    Raise InputError if an index is not below `bound`.
-    """
+    """Return offsets and indices of `major` compressed rows (or columns); indices < `bound`."""
     minor = archive.indices("indices", bound)
     return archive.offsets("indptr", major, len(minor)), minor
 

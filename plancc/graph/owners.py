@@ -1,7 +1,4 @@
-"""Owners: the part of every row of a matrix and, in an edge partition, of every nonzero.
-
-Partitioning models, passes, the search, cost functions and the lowering use this type.
-"""
+"""Owners: the part of every row of a matrix and, in an edge partition, of every nonzero."""
 
 from __future__ import annotations
 
@@ -26,9 +23,8 @@ class Owners:
 
     Attributes:
         rows (int32[n]): Part of every row.
-        nonzeros (int32[nnz] or None): Part of every nonzero, in CSR order; a nonzero of the
-            diagonal belongs to the owner of its row. None if every nonzero belongs to the owner of
-            its row.
+        nonzeros (int32[nnz] or None): Part of every nonzero, in CSR order; a diagonal nonzero
+            belongs to its row's owner. None: every nonzero belongs to its row's owner.
     """
 
     rows: npt.NDArray[np.int32]

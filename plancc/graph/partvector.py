@@ -18,19 +18,12 @@ from plancc.graph.textfile import StrPath, fail, fail_first, read_bytes, read_in
 def read_part_vector(
     path: StrPath, num_vertices: int | None = None, *, least: int = 0
 ) -> npt.NDArray[np.int32]:
-    """Read a part vector of METIS, hMETIS or KaHyPar, plain or .gz.
+    """Read a part vector of METIS, hMETIS or KaHyPar, plain or .gz: int32[num_vertices].
 
     Parameters:
         path: The file, or the .json file of a partition of DistDGL (`plancc.interop.distdgl`).
         num_vertices: Number of lines that the file must have; None for any number.
         least: Smallest allowed number: 0, or -1 if -1 may stand for any part.
-
-    Returns:
-        int32[num_vertices]
-
-    Raises:
-        InputError: For a file that is not text, a line that is not one whole number, a negative
-            part, a wrong number of lines; the message names file, line and value.
     """
     has = f"the graph has {num_vertices} vertices"
     if os.fspath(path).lower().endswith(".json"):
@@ -61,16 +54,7 @@ def read_part_vector(
 
 
 def write_part_vector(owner: npt.NDArray[np.integer], path: StrPath) -> None:
-    """Write a part vector.
-
-    Parameters:
-        owner (int[num_vertices]): Parts, 0-based.
-        path: The file; its usual name is ``graph.part.K`` for K parts.
-
-    Raises:
-        InputError: If `owner` is not a list of integers >= 0.
-        OutputError: If the file cannot be written.
-    """
+    """Write a part vector, int[num_vertices] >= 0; K parts are usually called ``graph.part.K``."""
     owner = np.asarray(owner)
     if owner.ndim != 1 or owner.dtype.kind not in "iu" or (owner.size and owner.min() < 0):
         raise InputError(f"{os.fspath(path)}: a part vector is a list of integers >= 0")

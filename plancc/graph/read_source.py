@@ -33,15 +33,10 @@ class ReadGraph:
     files: str = ""
 
     def apart(self, away: Pair | None, begins: float = np.inf) -> Graph:
-        """Return the graph without the edges of the links `away`.
+        """Return the graph without the edges of the links `away`, int32[2, links].
 
-        Parameters:
-            away (int32[2, links] or None): Links whose edges are removed; None for no links.
-            begins: Time of the first validation or test link.
-
-        Raises:
-            InputError: If an edge is listed both before the time `begins` and from then on, so that
-                its weight is a sum over both.
+        InputError: an edge's weight sums entries before and from the time `begins` of the first
+        held-out link.
         """
         if self.graph.values is not None and self.times is not None:
             both = np.count_nonzero((self.times.first < begins) & (self.times.last >= begins))
@@ -57,12 +52,8 @@ class ReadGraph:
 def read_source(obj: Any, data: Any, times: Any = None, **reading: Any) -> ReadGraph:
     """Read a graph, its vertex data and the times of its edges.
 
-    Parameters:
-        obj, data, reading: See `plancc.graph.convert.as_source`.
-        times: Times of the edges; see `with_times`. None for edges without times.
-
-    Raises:
-        InputError: See `as_source` and `with_times`.
+    `obj`, `data` and `reading` are as in `plancc.graph.convert.as_source`, `times` as in
+    `with_times`.
     """
     obj = unpacked(obj)
     timed: Any = nullcontext() if times is None else listing()

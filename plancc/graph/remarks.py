@@ -27,12 +27,8 @@ def files_of_data(given: Any) -> str:
 def remarks(data: VertexData, graph: str, files: str = "") -> list[str]:
     """Return sentences about masks, labels and targets, and about types without data.
 
-    Every sentence begins with the name of a source.
-
-    Parameters:
-        graph: Name of the graph's source.
-        files: Names of the files of vertex data (`files_of_data`); "" if the graph's source holds
-            the data.
+    Every sentence begins with the name of a source: `files` (`files_of_data`), or `graph` if
+    `files` is "".
     """
     where = files or graph
     found = [f"{where}: {each}" for each in _array_remarks(data)]

@@ -42,18 +42,13 @@ GRAPH_IDS = ("n_id", "ids")
 def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np.intp]:
     """Return the row of every vertex, int[num_vertices].
 
+    Rows whose ids are not in the graph are left out with a warning; a vertex without a row is an
+    InputError. Ids larger or smaller by 1 than the graph's are shifted with a warning.
+
     Parameters:
-        ids (int or bytes[rows]): Vertex of every row, in any order: an id of the source, or a
-            vertex number if the graph has no ids (`like_ids_of`).
+        ids (int or bytes[rows]): Id of every row, in any order; a vertex number if the graph has no
+            ids (`like_ids_of`).
         what: Phrase that names `ids` in messages.
-
-    Raises:
-        InputError: For an array that is not a list of ids, a repeated id, or a vertex without a
-            row.
-
-    Warns:
-        PlanccWarning: If some rows are left out, because their ids are not in the graph. Also if
-            all ids are larger by 1, or smaller by 1, than the ids of the graph.
     """
     vertices, ids = ids_of(graph), one_column(ids)
     kinds, called = ("S", "names") if are_names(vertices) else ("iu", "integers")
@@ -94,12 +89,7 @@ def one_column(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _shift(ascending: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> int:
     """Return 1 if all ids are larger by 1 than the graph's ids, -1 if smaller by 1, else 0.
 
-    The result is 1 or -1 only if both lists of ids are consecutive numbers, one list from 0 and the
-    other from 1.
-
-    Parameters:
-        ascending: The ids, sorted.
-        vertices: The graph's ids.
+    The result is 1 or -1 only if both lists are consecutive numbers, one from 0 and one from 1.
     """
     if are_names(vertices):
         return 0
@@ -127,14 +117,12 @@ def id_column(
 ) -> str | None:
     """Return the name of the column of row ids; None if rows are in the order of the vertices.
 
+    A column that holds every vertex's id once, but has no usual name and another order, is an
+    InputError.
+
     Parameters:
         columns: Columns of the table by name; None for a column that was not read.
         taken: Names of columns that hold something else.
-        where: Phrase that names the table in messages.
-
-    Raises:
-        InputError: For a column that holds the id of every vertex once, but neither has a usual
-            name nor is in the order of the vertices.
     """
     vertices = ids_of(graph)
     rest = {name: each for name, each in columns.items() if each is not None and name not in taken}
@@ -161,7 +149,7 @@ def id_column(
 def ids_of(graph: Graph) -> npt.NDArray[Any]:
     """Return the ids of all vertices, int64 or bytes[n].
 
-    Return vertex numbers if the source has no ids, or if vertex types share ids.
+    The ids are vertex numbers if the source has no ids, or if vertex types share ids.
     """
     ids = graph.original_ids
     if ids is None or (graph.types and len(np.unique(ids)) < len(ids)):
@@ -170,11 +158,7 @@ def ids_of(graph: Graph) -> npt.NDArray[Any]:
 
 
 def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[Any]] | None:
-    """Return the vertex ids that a source holds besides its ``edge_index``.
-
-    Returns:
-        The name of the array and the ids, int64 or bytes[count]; None if there are no ids.
-    """
+    """Return the name and the array, int64 or bytes[count], of ids beside an ``edge_index``."""
     for name in GRAPH_IDS:
         given = held.get(name)
         if isinstance(given, np.ndarray) and given.dtype.kind in "OTU":
@@ -188,10 +172,7 @@ def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[An
 
 
 def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
-    """Return the ids that `ids_beside` finds.
-
-    Return None if there are no ids, if an id is repeated or negative, or if the ids are 0..n-1.
-    """
+    """Return the ids that `ids_beside` finds; None if repeated, negative, or 0..n-1."""
     _, ids = (isinstance(held, Mapping) and ids_beside(held, count)) or ("", None)
     if ids is None or len(ascending := np.unique(ids)) < count:
         return None
@@ -202,8 +183,7 @@ def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
 def _share_named(column: Any, vertices: npt.NDArray[Any]) -> float:
     """Return the share of the vertices whose ids occur in a column.
 
-    The share is 0 if the column is not a list of distinct ids. It is 1 if all ids are larger by 1,
-    or smaller by 1, than the vertices' ids (`_shift`).
+    The share is 0 without distinct ids, and 1 if all ids are larger or smaller by 1 (`_shift`).
     """
     kinds = "S" if are_names(vertices) else "iuf"
     if column.ndim != 1 or not len(vertices) or column.dtype.kind not in kinds:
@@ -255,10 +235,9 @@ def natural_order(name: str) -> list[Any]:
 
 
 def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
-    """Warn if files of a folder are read in an order that is not alphabetical.
+    """Warn if a folder's files are not in alphabetical order, but by number: part.2, part.10.
 
-    They are read in the order of the numbers in their names: part.2 before part.10. `what` is a
-    phrase that says why the order matters.
+    `what` is a phrase that says why the order matters.
     """
     for plain, name in zip(names, sorted(names, key=natural_order), strict=True):
         if plain != name and os.path.isdir(folder):
@@ -275,8 +254,7 @@ def like_ids_of(ids: npt.NDArray[Any], graph: Graph) -> npt.NDArray[Any]:
 def warn_of_order(graph: Graph, where: str) -> None:
     """Warn that rows without ids are taken in the order of the vertices, if this may be wrong.
 
-    The function warns if the ids of the graph do not ascend; if the graph was read from a file, it
-    also warns if the ids are names or have gaps.
+    This is so if ids do not ascend or, in a graph from a file, are names or have gaps.
     """
     ids, in_file = graph.original_ids, bool(graph.source.sha256)
     if ids is None or graph.types is not None:  # the ids of types are separate
@@ -287,9 +265,9 @@ def warn_of_order(graph: Graph, where: str) -> None:
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:
-    """If vertex ids are names, warn that line k of the file `path` is taken for vertex k.
+    """Warn, if ids are names, that line k of the file `path` is taken for vertex k.
 
-    The file has no column of ids. Nothing is done if `path` is an array instead.
+    Nothing is done if `path` is an array instead.
     """
     ids: Any = graph.original_ids
     if isinstance(path, str | os.PathLike) and are_names(ids):
@@ -297,10 +275,7 @@ def warn_of_lines(graph: Graph, path: Any) -> None:
 
 
 def warn_of_numbers(graph: Graph, what: str) -> None:
-    """Warn that numbers are read as vertex numbers, if the source has other ids.
-
-    `what` says which numbers, for the message.
-    """
+    """Warn that `what`, some numbers, are vertex numbers, if the source has other ids."""
     if graph.original_ids is not None:
         others = f"not as the source's ids ({_first(graph.original_ids)})"
         warn(f"{what} are read as vertex numbers from 0, {others}")
@@ -311,20 +286,14 @@ def _first(ids: npt.NDArray[Any]) -> str:
 
 
 def has_choice(graph: Graph) -> bool:
-    """Whether the graph's format has an option that adds vertices which occur in no edge.
-
-    The option is `num_vertices`. False if the ids are names.
-    """
+    """Whether the graph's format has the option `num_vertices`; False if the ids are names."""
     name = graph.source.format
     known = name in FORMATS and not are_names(graph.original_ids)
     return known and "num_vertices" in FORMATS[name].options
 
 
 def reading_advice(rows: int, graph: Graph) -> str:
-    """Return advice, after a colon, on reading the graph so that it has `rows` vertices.
-
-    Return "" if there is no advice.
-    """
+    """Return advice, after a colon, to read the graph with `rows` vertices; "" if there is none."""
     if not has_choice(graph):
         return ""
     ids, count = graph.original_ids, graph.num_vertices

@@ -66,16 +66,10 @@ KINDS = (
 
 
 def check_kind(path: StrPath, format: str) -> None:
-    """Raise InputError if the first bytes of a file show another format.
+    """Raise InputError if a file's first bytes show another format; the message says what to do.
 
-    Parameters:
-        path: A file; the extension .gz shows that it is compressed.
-        format: The expected format: a name of plancc's formats, "npy", or "table" (numbers in a
-            text).
-
-    Raises:
-        InputError: For another kind of file; the message says what the file is and what to do. Also
-            for a file that cannot be read.
+    `format` is a name of plancc's formats, "npy", or "table" (numbers in a text). The extension .gz
+    shows that the file is compressed.
     """
     with input_errors(path), open_input(path) as stream:
         head = stream.read(LOOKED_AT).removeprefix(codecs.BOM_UTF8)
@@ -95,10 +89,7 @@ _DATA_NAMES = ("npz", "npy", "parquet")
 
 
 def _advice(kind: Kind, format: str) -> str:
-    """Return advice, after a colon, for a file of this kind that should have `format`.
-
-    Return "" if there is no advice.
-    """
+    """Return advice, after a colon, for such a file where `format` is expected; or ""."""
     if format in _OF_DATA:
         named = next((name for name in kind.formats if name in _DATA_NAMES), "")
         advice = f"give it a name that ends in .{named}" if named else kind.advice

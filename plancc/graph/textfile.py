@@ -1,7 +1,6 @@
 """Input files, plain or gzipped: functions that open, read and check them.
 
-All readers of plancc.graph use this module, so messages have one form:
-``FILE, line N: what is wrong 'value'``.
+Messages of all readers have one form: ``FILE, line N: what is wrong 'value'``.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def show(value: object) -> str:
 def check_readable(path: StrPath) -> None:
     """Raise InputError for a file that is missing, unreadable or empty, and for a folder.
 
-    Also raise it for a pointer file of Git LFS, which stands in place of the real file.
+    A pointer file of Git LFS, which stands in place of the real file, is an InputError, too.
     """
     with open_file(path) as stream, input_errors(path):
         begin = stream.read(len(_POINTER))
@@ -151,8 +150,7 @@ def open_input(path: StrPath) -> BinaryIO:
 def read_bytes(path: StrPath) -> bytes:
     """Return all bytes of a text file, decompressed, without a UTF-8 byte order mark.
 
-    Raises:
-        InputError: For UTF-16, an empty text, and all files that `check_readable` refuses.
+    UTF-16 and an empty text are an InputError.
     """
     check_readable(path)
     with input_errors(path), open_input(path) as stream:
@@ -165,10 +163,7 @@ def read_bytes(path: StrPath) -> bytes:
 
 
 def check_encoding(path: StrPath, data: bytes) -> None:
-    """Raise InputError for a text that begins with the byte order mark of UTF-16.
-
-    UTF-32 in little-endian order begins with the same two bytes.
-    """
+    """Raise InputError for a text with the byte order mark of UTF-16 (or little-endian UTF-32)."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{os.fspath(path)}: the text is UTF-16; save it as UTF-8 or ASCII")
 
@@ -178,11 +173,8 @@ def data_lines(
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the number and the text of every line that is neither blank nor a comment.
 
-    The first `skipped` lines are left out too.
-
-    Raises:
-        InputError: For a line with a vertical tab, a form feed, or a carriage return before its
-            end. Python treats these characters as blanks; other readers do not.
+    The first `skipped` lines are left out too. A vertical tab, a form feed or a carriage return
+    within a line is an InputError: only Python treats these characters as blanks.
     """
     for line, text in enumerate(stream, 1):
         if line <= skipped or (comments and text.startswith(comments)):
@@ -222,8 +214,8 @@ class Integers(NamedTuple):
 
     Attributes:
         values: The numbers in all lines, int64[tokens].
-        ptr (int64[lines + 1]): Offsets: line k has the numbers ``values[ptr[k]:ptr[k + 1]]``. Blank
-            lines count as lines; comments do not.
+        ptr (int64[lines + 1]): Line k has the numbers ``values[ptr[k]:ptr[k + 1]]``. Blank lines
+            count as lines; comments do not.
         line (int64[lines]): Number of every line in the file, 1-based.
     """
 
@@ -242,15 +234,12 @@ def read_integers(
 ) -> Integers:
     """Split a text of whole numbers, separated by blanks and tabs, into lines.
 
+    A token that is not a whole number of at most 18 digits, which int64 can hold, is an InputError.
+
     Parameters:
-        data: The text.
         comments: Characters; a line that begins with one of them is skipped.
         usual: Whether to refuse numbers in an unusual spelling, such as 007 and -0.
         advice: Function that returns advice about a wrong token, for the message.
-
-    Raises:
-        InputError: For the first token that is not a whole number of at most 18 digits, which
-            int64 can hold.
     """
     if not data.endswith(b"\n"):
         data += b"\n"

@@ -8,9 +8,8 @@ relation are in the block of its destination's rows and its source's columns:
     rows of papers  (author, writes,     (paper, cites, paper)
                      paper)
 
-So the column net of a vertex has the rows, in all relations, that need the vertex. A part that
-needs the vertex in several relations gets the vertex's row once. A rectangular matrix is a graph of
-two types.
+A part that needs a vertex in several relations gets the vertex's row once. A rectangular matrix is
+a graph of two types.
 """
 
 from __future__ import annotations
@@ -40,10 +39,6 @@ class Types:
     Attributes:
         counts: Number of vertices of every type, in the order of their vertex numbers.
         relations: Distinct relations, at most `MOST_RELATIONS`.
-
-    Raises:
-        InputError: For a count below 1, an empty name, a relation of unknown types, or a repeated
-            relation.
     """
 
     counts: Mapping[str, int]
@@ -93,22 +88,14 @@ class Types:
         return np.array([0, *accumulate(self.counts.values())], np.int64)
 
     def vertices(self, name: str) -> slice:
-        """Return the range of vertex numbers that a type has in the union of all types.
-
-        Raises:
-            InputError: For an unknown type.
-        """
+        """Return the range of vertex numbers that a type has in the union of all types."""
         if name not in self.counts:
             raise InputError(self._unknown(name))
         k = self.names.index(name)
         return slice(int(self.first[k]), int(self.first[k + 1]))
 
     def relation(self, name: str | tuple[str, ...]) -> Relation:
-        """Return the relation from its name, or from its triple (source, name, destination).
-
-        Raises:
-            InputError: For an unknown relation, and for a name that several relations have.
-        """
+        """Return the relation with this unique name, or this (source, name, destination)."""
         whole = tuple(name) if isinstance(name, tuple | list) else None
         found = [each for each in self.relations if whole == each or each[1] == name]
         if len(found) == 1:
@@ -125,10 +112,7 @@ class Types:
         return [name for name in self.counts if all(name != end for *_, end in self.relations)]
 
     def advice_to_reach(self, name: str) -> str:
-        """Return "; " and advice to add relations that lead to the type `name`.
-
-        These are the reverses of the relations that begin at the type. Return "" if there are none.
-        """
+        """Return "; " and advice to add the reverses of relations that begin at a type; or ""."""
         found = [" ".join(each) for each in self.relations if each[0] == name]
         return f"; add the reverse of '{shown(', '.join(found), 100)}'" if found else ""
 
@@ -148,14 +132,10 @@ class Types:
         return np.stack([each[at] for each in counts])
 
     def relation_of(self, rows: IntArray, columns: IntArray) -> Int64Array:
-        """Return the index of every nonzero's relation, int64[m], from the types of its two ends.
+        """Return the index of a relation between the types of two ends, int64[m]; -1 if none.
 
-        The index is -1 if no relation joins these types. If several relations join these types,
-        the index of one of these relations is returned.
-
-        Parameters:
-            rows, columns (int[m]): The two ends of every nonzero, as vertex numbers in the union of
-                all types.
+        If several relations join these types, one index is returned. `rows` and `columns` are
+        vertex numbers in the union of all types.
         """
         number = np.full((len(self.counts), len(self.counts)), -1, np.int64)
         for k, (source, _, destination) in enumerate(self.relations):
@@ -205,10 +185,9 @@ def ids_or_numbers(size: int, ids: Array | None, types: Types | None) -> Array:
 
 
 def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
-    """Return, for each nonzero, whether it is the first with its row and column: bool[nonzeros].
+    """Return whether each nonzero is the first with its row and column: bool[nonzeros].
 
-    Several nonzeros have the same row and column only if several relations join the same two vertex
-    types. These nonzeros are adjacent.
+    Such nonzeros are adjacent, and occur only if several relations join the same two vertex types.
     """
     first = np.ones(len(column), np.bool_)
     first[1:] = np.diff(column) != 0
@@ -220,10 +199,8 @@ def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
 def distinct_columns(row_ptr: Int64Array, column: IntArray) -> tuple[Mask, Int64Array]:
     """Return which nonzeros to keep so that no row has a column twice, and the new row offsets.
 
-    The first of several nonzeros with the same row and column is kept (`first_of_columns`).
-
-    Returns:
-        first (bool[nonzeros]), offsets (int64[rows + 1])
+    The first of several nonzeros with the same row and column is kept (`first_of_columns`). Returns
+    bool[nonzeros] and int64[n + 1].
     """
     first = first_of_columns(row_ptr, column)
     return first, np.concatenate([[0], np.cumsum(first)])[row_ptr]
