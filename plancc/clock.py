@@ -30,7 +30,6 @@ class Compilation:
     interrupt again after the kernel is compiled.
 
     Attributes:
-        count (int): Number of kernels compiled so far, with a kernel that is being compiled.
         announce (callable or None): Called once, from a second thread, after `ANNOUNCED_AFTER`
             seconds of compilation.
     """
@@ -95,7 +94,7 @@ class Compilation:
         return done + (time.perf_counter() - last if at_work else 0.0)
 
     def others(self) -> float:
-        """Return seconds without compilation; they never decrease, whichever threads ask."""
+        """Return the time in seconds, without compilation, which never decreases in any thread."""
         now = time.perf_counter()
         done, last, at_work = self._state  # read at once: a kernel may end in between
         return (last if at_work else max(now, last)) - done

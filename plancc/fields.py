@@ -187,7 +187,7 @@ def taking(*declared: Any, rest: str = "") -> Callable[[Function], Function]:
 
 
 def divided(given: Mapping[str, Any], *declared: Any) -> list[dict[str, Any]]:
-    """Return one dict of options for each of these dataclasses, and last a dict of the others."""
+    """Return a dict of options for each of these dataclasses, and last a dict of all others."""
     rest, found = dict(given), []
     for each in declared:
         found.append({f.name: rest.pop(f.name) for f in options_of(each) if f.name in rest})

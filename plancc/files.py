@@ -1,7 +1,7 @@
 """Open and hash files, read TOML, and write files so that a file is complete or does not exist.
 
-Every reader of the project uses `open_file`, or `check_input` if a library opens the file by its
-name. Every writer uses `atomic_write`.
+Every reader uses `open_file`, or `check_input` if a library opens the file by its name. Every
+writer uses `atomic_write`.
 """
 
 from __future__ import annotations
@@ -192,8 +192,8 @@ def remove_leftovers(
 ) -> None:
     """Remove temporary files (or folders) of processes that were killed while they wrote `path`.
 
-    Errors are ignored. Only temporary files of dead processes of this machine are removed, and of
-    other machines if `alone`: no other process writes `path`.
+    Errors are ignored. Of this machine, only files of dead processes are removed; of other
+    machines, all if `alone`: no other process writes `path`.
     """
     folder, name = os.path.split(os.path.realpath(path))
     stem, suffix = (name, "") if is_folder else os.path.splitext(name)
@@ -303,15 +303,11 @@ def atomic_write(
 ) -> Iterator[Path]:
     """Write a file under a temporary name in the same folder; rename it when it is complete.
 
-    The context gets an empty file with the same last suffix. Whatever it raises, the temporary file
-    is removed. An OutputError comes before the context if the folder is missing or not writable, or
-    if writing fails.
+    The context gets an empty file with the same last suffix, which is removed if the context
+    raises. A symbolic link stays, and its target is replaced.
 
-    Parameters:
-        path: The file to write. A symbolic link stays, and its target is replaced.
-        former: Names for earlier files, the newest first: the replaced file takes the first name,
-            the file of that name the second, and so on. `path` exists at every moment if the file
-            system has hard links.
+    `former` are names for earlier files, the newest first: a replaced file takes the first name.
+    `path` exists at every moment if the file system has hard links.
     """
     shown = os.fspath(path)
     target = os.path.realpath(shown)

@@ -34,16 +34,13 @@ Float64Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class BatchFigures:
-    """Figures of several mini-batches, for given owners of the vertices.
+    """Figures of several mini-batches, for given owners; each array has an entry per mini-batch.
 
     Attributes:
-        vertices (int64[batches]): Distinct vertices of the mini-batch, over all parts.
-        nonzeros (int64[batches]): Nonzeros that all blocks together keep.
-        volume (int64[batches]): Rows that are sent if every block is exchanged once.
-        max_volume (int64[batches]): Most rows that a part sends or receives in all blocks.
-        messages (int64[batches]): Messages, summed over the blocks.
-        work_imbalance (float64[batches]): max / mean - 1 of the kept nonzeros per part; 0 without
-            nonzeros.
+        nonzeros: Nonzeros that all blocks together keep.
+        volume: Rows that are sent if every block is exchanged once.
+        max_volume: Most rows that a part sends or receives in all blocks.
+        work_imbalance: max / mean - 1 of the kept nonzeros per part; 0 without nonzeros.
     """
 
     vertices: Int64Array
@@ -71,8 +68,7 @@ def batch_figures(
 ) -> list[BatchFigures]:
     """Return figures of the mini-batches `numbers`, each drawn once, for several partitions.
 
-    Each of `owners` is an owner vector with its number of parts. Arrays have the order of `numbers`
-    and do not depend on `threads`; every thread holds 8 n bytes and one mini-batch.
+    Arrays have the order of `numbers`. Every thread holds 8 n bytes and one mini-batch.
     """
     sampler.check(population)
     check_threads(threads)
@@ -126,8 +122,8 @@ def _new(vertices, stamp, ticket):  # type: ignore[no-untyped-def]
 def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: ignore[no-untyped-def]
     """Add the work of one block of a mini-batch to `load`, and return the number of messages.
 
-    The rows of `load` are nonzeros, rows sent and rows received of every part. Part q stamps
-    counted columns and senders with ``ticket + 1 + q``.
+    The rows of `load` are nonzeros, rows sent and rows received of every part. Part q marks counted
+    columns and senders by the stamp ``ticket + 1 + q``.
     """
     num_parts = load.shape[1]
     order, _, part_ptr = grouped(owner[rows], num_parts)
@@ -155,8 +151,7 @@ def expected_volume(
     """Return the exact expected number of rows that are sent in one exchange of a mini-batch.
 
     The number is ``share`` times the sum of ``reach[c_jq]`` over all columns j and all parts q !=
-    owner[j]; c_jq is the number of rows i != j of part q that have a nonzero in column j. Columns
-    and rows that no mini-batch can include are not counted.
+    owner[j]; c_jq is the number of rows i != j of part q that have a nonzero in column j.
     """
     net_ptr, pins, column = column_nets(indptr, indices)
     allowed = inclusion.vertices
@@ -170,8 +165,7 @@ def expected_volume(
 def _reached(ptr, pins, column, owner, num_parts, reach, allowed):  # type: ignore[no-untyped-def]
     """Return the sum of ``reach[c_jq]`` over all columns j and all parts q except the owner of j.
 
-    c_jq is the number of pins of net j that part q owns. Only vertices whose entry in `allowed` is
-    true count.
+    c_jq is the number of pins of net j in part q. Only vertices that are true in `allowed` count.
     """
     count = np.zeros(num_parts, dtype=np.int64)
     total = 0.0

@@ -19,7 +19,6 @@ class Objective:
         what: Phrase that says what the number counts.
         value: Function from a partition's `Traffic` to the number; None for predicted time.
         of_busiest: Whether the number is the maximum over the parts, not the sum.
-        counts_messages: Whether the number also depends on the number of messages.
     """
 
     what: str

@@ -28,11 +28,10 @@ class LinkRates(NamedTuple):
 
     Attributes:
         node (int64[num_parts]): Node of every rank, ascending.
-        message_inside, message_between: Seconds per message, summed over all exchanges of an epoch.
+        message_inside, message_between: Seconds per message, summed over all exchanges.
         row_inside, row_between: Seconds per row that a rank sends or receives, whichever is more.
         row_of_node: Seconds per row that leaves or enters a node.
-        row_copied: Seconds in which an owner copies a sent row (expand), and adds a received row
-            (fold), in the forward and backward pass together.
+        row_copied: Seconds per row copied (expand) and added (fold), forward and backward.
         slow (float64[num_parts]): Factor on `row_copied` for every rank; higher is slower.
     """
 

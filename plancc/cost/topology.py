@@ -19,10 +19,7 @@ class ByNode(NamedTuple):
 
 
 def volumes_by_node(pairs: sp.csr_array, topology: Topology) -> ByNode:
-    """Return the number of rows that one expand sends inside and between nodes.
-
-    Entry (q, m) of `pairs`, int64[p, p], is the number of rows that part q sends to part m.
-    """
+    """Return the number of rows that one expand sends inside and between nodes."""
     return _split(pairs, topology, pairs.data)
 
 

@@ -1,8 +1,7 @@
 """Find clusters in a graph whose links are divided among ranks.
 
-The method is the same as in `plancc.passes.clusters`, but in turns. Every rank chooses new labels
-for its vertices of the turn by the labels before the turn; then all ranks change labels in the same
-order.
+As in `plancc.passes.clusters`, but in turns: vertices choose labels by the labels before the turn.
+Then all ranks change labels in the same order.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ class ClusterLevel:
     """A graph whose links (to neighbours) are divided among ranks, as one rank sees it.
 
     Attributes:
-        links: Links of this rank's vertices, which have consecutive indices.
-        first: Index of this rank's first vertex.
+        links: Links of this rank's vertices, which are consecutive from `first`.
         weight (int64[n, c]): Weights of all vertices of the graph.
         total: Number of links of the whole graph.
     """
@@ -60,8 +58,8 @@ class ClusterLevel:
 def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) -> Clusters | None:
     """Find clusters that are small enough for a balanced partition. Collective.
 
-    Rank 0 has the graph whose vertices are the clusters, other ranks have an empty graph. None is
-    returned if `level` has many links, and clusters would not reduce this number by much.
+    Only rank 0 gets the graph between clusters. The result is None if there are many links, and
+    clusters would not reduce their number by much.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // PROPAGATION.per_part).astype(np.int64)
@@ -153,9 +151,10 @@ class _Between:
         return ClusterLevel(links, first, weight, self.ranks.total(len(ends)))
 
     def _gathered(self, chosen: list[Int64Array]) -> Any:
-        """Return the links from ``chosen[this rank]`` to other clusters, of all ranks. Collective.
+        """Return the links of all ranks from clusters ``chosen[rank]`` to others. Collective.
 
-        The sparse matrix has a row for each chosen cluster, and a column for every cluster.
+        `rank` is this rank. The sparse matrix has a row for each chosen cluster and a column for
+        every cluster.
         """
         found = [
             links_between(each, self.start, self.members, self.ptr, self.level.links, self.label)

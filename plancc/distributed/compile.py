@@ -131,12 +131,11 @@ def compile_folder(
     on all ranks. If one rank fails, all ranks raise PlanccError.
 
     Parameters:
-        transport: A transport of `plancc_runtime`.
         folder: Compressed rows in ``.npy`` files (`plancc.graph.csr`), which all ranks read.
         output: Path of the plan file. A rank without access to it sends its parts to rank 0.
         model: A model with the class attribute `on_ranks`.
         num_parts: Number of parts, at least one for every rank.
-        command: The command, as a string that is stored in the provenance.
+        command: The command, for the provenance.
         **options
         **model_options: Options of `plancc.compile` or `plancc.graph.formats.ReadOptions`; options
             that are not in `TAKEN` must have their defaults. ``memory`` is the memory of each rank.
@@ -339,7 +338,7 @@ def _check_memory(
 def _same_source(ranks: Ranks, folder: str) -> str:
     """Return the hash of the graph's files, which must be the same on all ranks. Collective.
 
-    If several ranks of one computer have the same files, only the lowest of these ranks reads them.
+    Only the lowest rank of a computer reads files that several of its ranks share.
     """
     with ranks.agreement():
         with input_errors(folder):

@@ -34,7 +34,7 @@ def wanted_labels(
     rows: Any, base: int, links: ClusterLinks, weight: Any, load: Any, heaviest: Any, label: Any,
     score: Any,
 ) -> Any:  # fmt: skip
-    """Return, int32[k], the label with room to which most links of each vertex lead; -1: its own.
+    """Return each vertex's most linked label with room for the vertex, int32[k]; -1: its own.
 
     Parameters:
         rows (int64[k]): The vertices; row r of `links` is vertex `base` + r.
@@ -123,7 +123,7 @@ def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, e
 
 @njit(cache=True, nogil=True)
 def mark_columns(rows: Any, base: int, indptr: Any, indices: Any, marked: Any) -> None:
-    """Set `marked`, bool[n], for the vertices of some rows, and for the columns of these rows.
+    """Set `marked`, bool[n], for the vertices and the columns of some rows.
 
     So a vertex is marked exactly if its net has at least one of these rows as a pin.
     """
@@ -151,10 +151,7 @@ def picked(ptr: Any, entry: Any, which: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def relief(v: int, here: int, there: int, weight: Any, load: Any, bounds: Bounds) -> float:
-    """Return by how much the penalty for overweight parts falls if v moves from `here` to `there`.
-
-    The result is -infinity if `there` has no room.
-    """
+    """Return by how much the overweight penalty falls if v moves; -infinity without room."""
     found = 0.0
     for c in range(load.shape[1]):
         w = weight[v, c]
@@ -176,18 +173,15 @@ def wanted_parts(
     rows: Any, base: int, indptr: Any, indices: Any, place: Any, ptr: Any, entry: Any, owner: Any,
     weight: Any, load: Any, bounds: Bounds,
 ) -> Any:  # fmt: skip
-    """Return the best part for each of the given rows: the part with the largest gain.
+    """Return the part with the largest gain for each of the given rows; -1 if the row stays.
 
     The gain is the number of rows that need no longer be sent (`saved`), plus the decrease of the
-    penalty for overweight parts. The results are part, int32[k] (-1 if the row stays), saved,
-    int32[k], and gain, float64[k].
+    penalty for overweight parts. Returns part, int32[k]; saved, int32[k]; and gain, float64[k].
 
     Parameters:
         rows (int64[k]): Rows of this rank; row r is vertex `base` + r.
-        indptr, indices: CSR pattern of this rank's rows.
         place (int32[n]): Index in `ptr` of the net of every vertex.
         ptr, entry: Parts that have pins of the nets (`parts_of_nets`).
-        owner (int32[n]): Part of every vertex.
         weight, load (int64[n, c], int64[num_parts, c]): Weights of vertices, and of parts.
     """
     num_parts = len(load)
@@ -261,8 +255,8 @@ def move_rows(
 ) -> Any:  # fmt: skip
     """Move rows, in the given order, to the parts that they chose; return whether any row moved.
 
-    A row moves only if this still has a gain, or evens the loads without a loss. No part loses its
-    last row. `size`, int64[num_parts], is the number of rows of every part.
+    A row moves only if the move still has a gain, or evens loads without a loss. No part loses its
+    last row.
     """
     moved = False
     for i in order:

@@ -1,7 +1,7 @@
 """Lowering on several ranks: each rank makes the tables of consecutive parts.
 
-The method is the same as in `plancc.plan.lowering`. A rank gets the rows of its parts, numbers
-their columns, and sends its lists of received rows to the ranks of the senders.
+The method is the same as in `plancc.plan.lowering`. A rank gets the rows of its parts, and tells
+the senders which rows its parts receive.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from plancc.plan.values import LINKS, Exchanges, Header
 def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -> Plan:
     """Return this rank's consecutive parts as a plan. Collective.
 
-    The peers of its messages have their part numbers in the whole plan, whose header is `header`.
-    Every rank must get at least one part.
+    The peers of messages have part numbers of the whole plan. Every rank needs at least one part.
     """
     num_parts = header.num_parts
     boundary = mark_boundary(share.first, share.indptr, share.indices, owner)
@@ -60,7 +59,7 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
 
 
 def share_links(ranks: Ranks, parts: Plan, links: SplitLinks | None) -> Plan:
-    """Return the parts with the links, given on rank 0, whose sources they own. Collective."""
+    """Give each part the links (all on rank 0) whose sources the part owns. Collective."""
     every = ranks.concatenated(parts.global_id)
     place = np.empty(len(every), np.int64)
     place[every] = np.arange(len(every))

@@ -54,7 +54,7 @@ def _merged(sizes: Int64Array, pins: Int32Array, cost: Int64Array) -> Any:
 
 
 def corridor(ranks: Ranks, share: Share, owner: Int32Array) -> Int32Array | None:
-    """Return labels, int32[n], by which each vertex near a boundary has its own label. Collective.
+    """Return labels, int32[n]: each vertex near a boundary has a label of its own. Collective.
 
     The other vertices of a part share one label. None if even the boundary rows have too many
     nonzeros.

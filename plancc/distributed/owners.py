@@ -36,9 +36,9 @@ def find_owners(
 ) -> Ownership:
     """Return the owners of all rows, the same on every rank. Collective.
 
-    Rank 0 partitions the graph between clusters. With hubs, all ranks then improve the exact volume
-    in sweeps; otherwise rank 0 improves clusters and the corridor (`plancc.distributed.nets`). Only
-    the source and the types of `graph` are used.
+    Rank 0 partitions the graph between clusters. With hubs, all ranks then improve the volume in
+    sweeps; otherwise rank 0 improves the parts of clusters and of the corridor
+    (`plancc.distributed.nets`).
     """
     num_parts, seed, begin = task.num_parts, task.options.seed, wall_seconds()
     with ranks.agreement():
@@ -97,10 +97,7 @@ def _started(
     limits: Limits,
     degree: Int64Array,
 ) -> tuple[Int32Array, str, list[str]]:
-    """Partition the graph between clusters on rank 0. Collective.
-
-    Returns, on all ranks, the part of every vertex, a description of the partitioner, and warnings.
-    """
+    """Partition the clusters on rank 0; return owners, partitioner and warnings. Collective."""
     owner, told = None, ("", [""])
     with ranks.agreement():
         if ranks.rank == 0:
@@ -119,10 +116,7 @@ def _started(
 def _partitions(
     graph: WeightedGraph, task: Task, limits: Limits, degree: Int64Array
 ) -> list[PartitionResult]:
-    """Return partitions of the graph between clusters, made with different seeds.
-
-    The partitioner is the user's choice, or the choice of effort "fast" for this kind of graph.
-    """
+    """Return partitions of the graph between clusters, made with different seeds."""
     options, num_parts, kind = task.options, task.num_parts, kind_of(degree)
     name, preset = options.partitioner, options.preset
     several = len(limits.names) > 1

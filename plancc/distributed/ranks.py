@@ -56,7 +56,7 @@ class Ranks:
         self.here = transport.ranks_here()
 
     def agreement(self) -> AbstractContextManager[None]:
-        """Return a context after which all ranks raise an error that some rank raised in it.
+        """Return a context manager: if a rank fails in the context, all ranks raise its error.
 
         The statements in the context must not be collective.
         """
@@ -83,7 +83,7 @@ class Ranks:
         return int(self.concatenated(np.array([number], np.int64))[: self.rank].sum())
 
     def sums(self, array: Array) -> Array:
-        """Replace the array, of the same shape on all ranks, by its sum over ranks; return it."""
+        """Sum the arrays of all ranks, of one shape, into this rank's array, and return it."""
         self._group.allreduce_sum(array)
         return array
 
@@ -97,10 +97,7 @@ class Ranks:
         return every
 
     def swapped(self, pieces: Sequence[Array]) -> list[Array]:
-        """Send ``pieces[k]`` to rank k. Return the pieces that this rank receives, by sender.
-
-        Dtypes and widths must be equal on all ranks.
-        """
+        """Send ``pieces[k]`` to rank k; return pieces by sender. All have one dtype and width."""
         lengths = self._transport.alltoall(np.array([len(each) for each in pieces], np.int64))
         every = np.empty((int(lengths.sum()), *pieces[0].shape[1:]), pieces[0].dtype)
         received = np.split(every, np.cumsum(lengths)[:-1])

@@ -28,10 +28,10 @@ class Share(WithColumns):
 
     Attributes:
         bounds (int64[num_ranks + 1]): First vertex of each rank.
-        indptr, indices, values (int64[m + 1], int32, float32 or float64): CSR of this rank's rows,
-            offsets from 0; columns are vertices of the whole graph.
-        net_ptr, pins (int64[m + 1], int32): For each vertex of this rank, the rows that need it. In
-            an undirected graph these are the same arrays as `indptr` and `indices`.
+        indptr, indices, values: CSR of this rank's rows, offsets from 0; columns of the whole
+            graph.
+        net_ptr, pins (int64[m + 1], int32): Rows that need each vertex of this rank; the same
+            arrays as `indptr` and `indices` in an undirected graph.
         degree (int32[n]): Number of nonzeros of every row of the whole matrix.
         columns: Other arrays with an entry for each nonzero; the same names on all ranks.
     """
@@ -83,12 +83,10 @@ def read_share(
 ) -> tuple[Share, Share, Int64Array]:
     """Read and normalise this rank's rows. Collective.
 
-    Returns the share with distinct columns in each row, for searches, and the share with the
-    nonzeros of all relations. Then three counts over all ranks, int64[3]: self loops that grew
-    because the identity was added, and the result of `lost_values`.
-
-    Parameters:
-        away (int32[2, links]): On rank 0, edges to leave out, used only as links; elsewhere empty.
+    Returns the share for searches, with distinct columns in each row, and the share for the plan.
+    Then int64[3], over all ranks: the number of self loops that the identity increased, and the
+    result of `lost_values`. `away`, int32[2, links], has edges to leave out, on rank 0; elsewhere
+    it is empty.
     """
     indptr = files.indptr
     with ranks.agreement():
@@ -174,10 +172,7 @@ def _normalised_by_relation(
 def _nets(
     ranks: Ranks, bounds: Int64Array, indptr: Int64Array, indices: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
-    """Return, as offsets and rows, all rows that need each vertex of this rank. Collective.
-
-    The rows of a vertex ascend, and may be on other ranks.
-    """
+    """Return offsets and rows: ascending rows that need each vertex of this rank. Collective."""
     ptr, rows, _ = transpose(indptr, indices, indices[:0], int(bounds[-1]))
     rows += np.int32(bounds[ranks.rank])
     ends = ptr[bounds]
@@ -197,7 +192,6 @@ def joined(counts: list[Int32Array], ends: Int32Array, cost: npt.NDArray[Any], c
         counts (list of int32[rows]): For each rank, its number of entries for each row.
         ends (int32[entries]): Columns, row by row: first of rank 0, then of rank 1, and so on.
         cost ([entries]): Values of the entries.
-        columns: Number of columns of the matrix.
     """
     from scipy.sparse import coo_array
 

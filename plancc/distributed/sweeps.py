@@ -1,8 +1,7 @@
 """Sweeps that lower the exact volume, with rows and nets divided among ranks.
 
 In each turn of a sweep, some rows choose their best part; then all ranks make the same moves, in
-order of gain. Choices ignore each other, so all moves of a turn may raise the cost; then only some
-are made.
+order of gain. If all moves together raise the cost, only some are made.
 """
 
 from __future__ import annotations
@@ -38,8 +37,7 @@ def sweep(
 ) -> Int32Array:
     """Return the part of every row, int32[n], after sweeps that lower the volume. Collective.
 
-    All ranks return the same parts; `owner` is not changed. If `within`, and if the owners at the
-    start keep the limits, the result keeps them.
+    If `within`, the result keeps the limits if the owners at the start keep the limits.
     """
     work = _Work(ranks, share, owner.copy(), limits, seed)
     unit = work.price_unit()

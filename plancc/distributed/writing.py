@@ -51,9 +51,8 @@ def write_plan(
 ) -> str:
     """Write the plan file, and return its content hash, the same as in one process. Collective.
 
-    `parts` are this rank's consecutive parts, and `header` is the header of the whole plan. Only
-    rank 0's `attributes` (by group of the file) are written. If one rank cannot write, all raise
-    OutputError, and a former file is kept.
+    Only rank 0's `attributes`, by group of the file, are written. If one rank cannot write, all
+    raise OutputError, and a former file is kept.
     """
     arrays = parts.arrays()
     nodes = {name: dataset_of(name) for name in arrays}

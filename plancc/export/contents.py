@@ -50,9 +50,9 @@ def edges_of(plan: Plan) -> Edges:
 def vertex_arrays(plan: Plan, names: Mapping[str, str]) -> Arrays:
     """Return the plan's vertex data in plan order, with the names and dtypes of a framework.
 
-    `names` has names for features, labels, targets and clusters. Features and targets are float32,
-    labels and clusters int64, masks bool. ``vertex`` is the vertex of each row, int64;
-    ``original_id``, if there are ids, its id, uint8[n, bytes] (UTF-8, padded with 0) for names.
+    Features and targets are float32, labels and clusters int64, masks bool. ``vertex`` is the
+    vertex of each row, int64; ``original_id``, if there are ids, its id; names are uint8[n, bytes],
+    UTF-8.
     """
     ids = taken(plan.original_id, plan.global_id)
     return arrays_of(plan.vertex_data, plan.global_id, names, ids)

@@ -1,8 +1,7 @@
 """Bounds on the memory that a reader may take; they grow with the size of the source in bytes.
 
 A header can claim any size, and compressed data expand up to a thousand times. So readers compare a
-claimed size with a fixed amount plus `VERTICES_PER_BYTE`, `UNPACKED_PER_BYTE` or `DENSE_PER_BYTE`
-(sparse features made dense) times the source's size. `allow_large` removes the bounds.
+claimed size with the size of the source before they take memory. `allow_large` removes the bounds.
 """
 
 from __future__ import annotations
@@ -75,11 +74,7 @@ def _size(paths: Iterable[StrPath]) -> int:
 def check_unpacked(
     claimed: int, paths: StrPath | Sequence[StrPath], what: str, per_byte: int = UNPACKED_PER_BYTE
 ) -> None:
-    """Raise InputError if a header claims more bytes than the sizes of the files in `paths` allow.
-
-    `what` is a phrase that names the data, and `per_byte` the allowed bytes for each byte of a
-    file.
-    """
+    """Raise InputError if `claimed`, bytes of data, is more than the sizes of the files allow."""
     paths = [paths] if isinstance(paths, str | os.PathLike) else paths
     most = largest(*paths, per_byte=per_byte)
     if most is not None and claimed > most:

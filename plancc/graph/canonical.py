@@ -47,15 +47,8 @@ def build_graph(
 ) -> Graph:
     """Turn entries in any order into a Graph: sorted, unique, without zeros.
 
-    Parameters:
-        row, col (int[entries]): 0-based; entry k is ``A[row[k], col[k]]``. int32 arrays are not
-            copied.
-        values (number[entries], or None): float32 stays float32, other types become float64. None:
-            ones.
-        directed: Whether the source says that the graph is directed.
-        symmetrize: Add every entry (i, j) also as (j, i), unless `directed` is false.
-        transpose: Return ``A^T``.
-        source: Begins messages; the result's source also states the range of the values.
+    Entry k is ``A[row[k], col[k]]``, 0-based; int32 arrays are not copied. Values are float32, or
+    else become float64. `symmetrize` adds (j, i) for every (i, j) of a directed source.
     """
     from scipy.sparse import coo_array
 
@@ -126,10 +119,8 @@ def graph_of_rows(
 ) -> Graph:
     """Return the graph of compressed rows (CSR); arrays that `is_canonical` accepts are not copied.
 
-    Parameters:
-        indptr (int[num_vertices + 1]): Offsets, ascending from 0 to the number of entries.
-        indices (int[entries]): Columns, in 0..num_vertices-1.
-        values, symmetrize, transpose, source: See `build_graph`.
+    `indptr`, int[num_vertices + 1], ascends from 0 to the number of entries. For `symmetrize` and
+    `source` see `build_graph`.
     """
     source = source or Source()
     check_num_vertices(num_vertices, source.name)
@@ -147,7 +138,7 @@ def graph_of_rows(
 
 
 def with_weight_range(source: Source, values: Array | None, repeated: int = 0) -> Source:
-    """Return `source` with the range of `values` and `repeated`; without weights if None."""
+    """Return `source` with the range of `values` (None: no weights) and the number `repeated`."""
     if values is None:
         return replace(source, weights="", weight_range="").counting(MERGED, repeated)
     found = WeightRange(source.weights)
@@ -229,10 +220,7 @@ def is_symmetric(graph: Graph, *, values: bool = False, skew: bool = False) -> b
 
 
 def detect_direction(graph: Graph) -> Graph:
-    """Return the graph, marked as undirected if its pattern is symmetric.
-
-    Use this for sources that do not say whether they are directed.
-    """
+    """Return the graph, marked as undirected if its pattern is symmetric."""
     return replace(graph, directed=False) if graph.directed and is_symmetric(graph) else graph
 
 

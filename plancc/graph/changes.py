@@ -35,7 +35,6 @@ class EdgeChanges:
     Attributes:
         where: File or name of the list, for messages.
         u, v: int64[edges], or names, bytes[edges]; edge k is ``A[u[k], v[k]]``.
-        weights: float32 or float64[edges], or None.
         text: Text of the edge list file, for line numbers; empty for other sources.
     """
 
@@ -49,8 +48,8 @@ class EdgeChanges:
     def of(cls, given: Any, name: str) -> EdgeChanges:
         """Make a list of edges from a path, or from an array with rows ``u v`` or ``u v weight``.
 
-        In an edge list or an array, u and v are ids of the source. Other formats, such as
-        MatrixMarket, number vertices by their own rules.
+        u and v are ids of the source; formats such as MatrixMarket number vertices by their own
+        rules.
         """
         if isinstance(given, str | os.PathLike):
             where = os.fspath(given)
@@ -74,7 +73,7 @@ class EdgeChanges:
         return cls(f"`{name}`", u, v, weights)
 
     def among(self, ids: Ids) -> EdgeChanges:
-        """Return these edges, with numbers as names if `ids`, a graph's vertex ids, are names.
+        """Return these edges, with names in place of numbers if a graph's `ids` are names.
 
         Edges with names are an InputError if `ids` are numbers.
         """
@@ -107,13 +106,8 @@ class EdgeChanges:
 def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None) -> Graph:
     """Return the graph, without columns, after edges are removed, and then edges are added.
 
-    In an undirected graph, the edge ``u v`` is also ``v u``; repeated edges count once. The graph
-    has one vertex type.
-
-    Parameters:
-        added: Edges not in the graph, with weights exactly if the graph has weights. New ids are
-            new vertices, in the order of ids; they start at n if ids are 0..n-1.
-        removed: Edges of the graph.
+    In an undirected graph, the edge ``u v`` is also ``v u``; repeated edges count once. New ids are
+    new vertices, in the order of ids; if ids are 0..n-1, new ids start at n.
     """
     own = ids_or_numbers(graph.num_vertices, graph.original_ids, None)
     added, removed = (each and each.among(own) for each in (added, removed))
@@ -171,7 +165,7 @@ def changed_relations(
 def _edited(
     key: Ids, values: Values, ids: tuple[Ids, Ids], added: Any, removed: Any, directed: bool
 ) -> tuple[Ids, Values]:
-    """Return ascending keys (see `_places`) and values of the nonzeros after both changes."""
+    """Remove and add edges; return ascending keys (see `_places`) and values of the nonzeros."""
     if (np.diff(key) < 0).any():  # the ids of the source are not in order
         order = np.argsort(key, kind="stable")
         key, values = key[order], None if values is None else values[order]
@@ -190,10 +184,8 @@ def _edited(
 def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool) -> Ids:
     """Return all ids of the graph after edges are added, ascending.
 
-    Parameters:
-        ids (int64 or bytes[n]): Ids of the graph, ascending.
-        lists: Pairs: added edges, and the ids of one end of every edge.
-        numbered: Whether ids are vertex numbers; new ids are then n, n + 1, ... without gaps.
+    Each of `lists` has added edges, and ids of their ends u or v. If `numbered`, new ids must be n,
+    n + 1, ... without gaps.
     """
     some = np.unique(np.concatenate([ids[:0], *(ends for _, ends in lists)]))
     new = some[places_in(ids, some) < 0]
@@ -213,11 +205,7 @@ def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool
 
 
 def _check_weights(values: Values, added: EdgeChanges) -> None:
-    """Raise InputError if an added edge has a wrong weight.
-
-    Every added edge needs a weight other than 0 if the graph has values; otherwise only the weight
-    1 is allowed.
-    """
+    """Raise InputError for a missing or zero weight or, without `values`, a weight other than 1."""
     if values is not None and added.weights is None:
         added.fail(0, "needs a weight, since the edges of the graph have weights")
     if added.weights is not None and values is None:
@@ -229,15 +217,11 @@ def _check_weights(values: Values, added: EdgeChanges) -> None:
 def _places(
     key: Ids, edges: EdgeChanges, ids: tuple[Ids, Ids], directed: bool, there: bool
 ) -> tuple[Ids, tuple[Ids, Ids]]:
-    """Return places in `key`, and (new, edge): the edges' keys, and an edge of each key; int64[m].
+    """Return the places in `key` of the edges' keys, the keys, and an edge of each: int64[m].
 
-    New keys are ascending and distinct. A place is the position of a new key in `key`, or the
-    position where it is to be inserted.
-
-    Parameters:
-        key (int64[nnz]): Row times the number of columns, plus column; ascending.
-        ids: Ids of the rows, and ids of the columns.
-        there: Whether the edges must be in the graph, or must not be in it.
+    A key is row times the number of columns, plus column; keys ascend and are distinct. `there`
+    says whether the edges must be in the graph; otherwise they must not, and a place is where to
+    insert a key.
     """
     ends: list[Any] = []
     for own, of_edge in zip(ids, (edges.u, edges.v), strict=True):

@@ -102,11 +102,8 @@ def first_line(
     end), or if fewer lines follow. ``0,1`` and ``0,1,2`` may be column numbers of pandas; they are
     read as edges, with a remark if their ids occur nowhere else while other ids are repeated.
 
-    Parameters:
-        first: Numbers of the first line: ``u, v`` or ``u, v, weight``.
-        lines: Number of edges below the first line.
-        below: Columns u and v below the first line, or one array of the distinct ids.
-        is_table: Whether pandas may have written the file.
+    `below` are the columns u and v, or one array of distinct ids; `is_table`: pandas may be the
+    writer.
     """
     square = len(first) == 2 or first[0] == first[1]
     counts = square and lines >= _LEAST
@@ -154,12 +151,9 @@ def warn_of_counts(
 ) -> None:
     """Warn if the numbers of vertices or edges that a file claims differ from the numbers read.
 
-    A claimed number of edges may count every edge once or in both directions. Separate ids of rows
-    and columns are a mistake if `by_number`: ids are vertex numbers.
-
-    Parameters:
-        edges: Number of lines with an edge, and number of lines with a self loop.
-        ids: Ids of the vertices: ascending numbers, or names. None for 0..vertices - 1.
+    A claimed number of edges may count every edge once or in both directions. `edges` counts lines
+    with an edge, and lines with a self loop. If `by_number`, a claim of separate ids for rows and
+    columns warns, too.
     """
     (lines, loops), said, read, short = edges, list[str](), list[str](), False
     if claims.edges is not None:
@@ -244,10 +238,7 @@ def are_two_things(first: str, second: str) -> bool:
 
 
 def is_source_first(names: Sequence[str], source: str, destination: str) -> bool:
-    """Whether column names say that the first column holds sources: "src" and "dst", or the types.
-
-    `names` are the names of the columns of u and v; empty if the columns have no names.
-    """
+    """Whether column names ("src" and "dst", or the types) say that the first holds sources."""
     first, second = [name.lower() for name in names] or ("", "")
     types = tuple(kind.lower().removesuffix("s") for kind in (source, destination))
     if types[0] != types[1] and types[1] in first and types[0] in second:

@@ -33,11 +33,11 @@ class WithColumns:
     Attributes:
         columns: Arrays by name, whose first axis is the nonzeros in the matrix's order:
 
-            relation (uint16[num_nonzeros]): Index of every nonzero's relation, if two relations are
-            *parallel*: they join the same types. A row may then have adjacent nonzeros in one
-            column, with ascending relations.
-            edge_features (float32[num_nonzeros, width]): Features of the edges; zeros for a nonzero
-            that is not an edge, such as an added self loop.
+            relation (uint16[num_nonzeros]): Relation of every nonzero, only if two relations join
+            the same types (*parallel*). A row may then have adjacent nonzeros in one column, with
+            ascending relations.
+            edge_features (float32[num_nonzeros, width]): Zeros for a nonzero that is not an edge,
+            such as an added self loop.
     """
 
     columns: Columns = field(default_factory=dict)
@@ -66,5 +66,5 @@ class WithColumns:
         return self.with_columns(**dict.fromkeys(self.read_columns))
 
     def with_columns(self, **columns: Any) -> Self:
-        """Return a copy of the matrix in which some columns are replaced by name; None removes."""
+        """Return a copy of the matrix with these columns, by name, replaced, or removed if None."""
         return replace(self, columns=columns_of(**{**self.columns, **columns}))

@@ -100,13 +100,8 @@ def as_source(
 ) -> tuple[Graph, VertexData]:
     """Return the graph (with vertex weights) and the vertex data of a user's object.
 
-    Parameters:
-        obj: An object that `as_graph` accepts.
-        data: The vertex data: None for the data that `obj` holds, False for no data.
-        split, keys: See `plancc.graph.vertexsources.read_vertex_data`; for ``keys["graph"]`` see
-            `plancc.graph.formats.read_graph`.
-        edge_features: See `plancc.graph.edge_features.with_edges`.
-        **reading: Options of `plancc.graph.formats.read_graph`, for a path.
+    If `data` is None, the data that `obj` holds are returned; if False, no data. `reading` are
+    options of `plancc.graph.formats.read_graph`, for a path.
     """
     format, large = reading.get("format"), bool(reading.get("allow_large"))
     listed: Any = nullcontext() if edge_features is None else listing()
@@ -179,8 +174,7 @@ def own_data(
 ) -> VertexData:
     """Return the vertex data that the source of a graph holds; empty if it holds none.
 
-    `obj` is the source: a path, or the result of `find_held`. Other parameters are as in
-    `plancc.graph.vertexsources.read_vertex_data`.
+    `obj` is the source: a path, or the result of `find_held`.
     """
     choice: Any = {"split": split, "keys": keys, "required": False}
     try:

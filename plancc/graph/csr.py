@@ -100,10 +100,8 @@ class MappedGraph:
     Attributes:
         indptr (int64[n + 1]): Offsets, checked against the number of indices.
         indices (int[entries]): Columns, not yet checked.
-        values: number[entries], or None.
         original_ids: int64 or bytes[n], or None.
         directed: Whether the graph is directed; None if ``graph.json`` does not say.
-        source: Source, with the name and range of weights from ``graph.json``.
         relation: int[entries]; None if no two relations join the same two types.
     """
 
@@ -278,8 +276,7 @@ def _columns(head: Mapping[str, Any]) -> str:
 def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]:
     """Return options for `read_graph`, to read `path` as the source of a plan was read.
 
-    Options that `plancc convert` applied to the folder `path` are left out. `provenance` is the
-    plan's.
+    Options that `plancc convert` has applied to the folder `path` are left out.
     """
     reading: dict[str, Any] = reading_of(str(provenance.get("source_reading", "")))
     format = provenance.get("source_format")

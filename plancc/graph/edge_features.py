@@ -53,14 +53,8 @@ def with_edges(
 ) -> Graph:
     """Return the graph with features of its edges.
 
-    Parameters:
-        given: Features in the order of the source's edges, number[edges, width], or a .npy file.
-            `OF_SOURCE` for the source's own. With several vertex types, a mapping from relations,
-            or `OF_SOURCE`.
-        listed: Edges of the source (`plancc.graph.listed_edges.listing`); empty or None: the
-            nonzeros.
-        source, keys, format: Source of the graph; see `edge_features_of`.
-        symmetrize: See `plancc.graph.listed_edges.with_features`.
+    `given` has the order of the source's edges: number[edges, width], a .npy file, arrays by
+    relation, or `OF_SOURCE`. `listed` are the source's edges; empty or None: the nonzeros.
     """
     where = f"{graph.source.name}: `edge_features`"
     edges = listed[-1] if listed else ListedEdges.of_nonzeros(graph)

@@ -71,8 +71,7 @@ class WeightRange:
     def described(self, source: Source, repeated: int = 0) -> Source:
         """Return the source with the name and the range of the weights in words.
 
-        A source that already states a range is unchanged. `repeated` entries were summed. Warns of
-        values that look like times, types or ids.
+        A source that already states a range is unchanged. Warns of values like times, types or ids.
         """
         if source.weight_range:
             return source

@@ -93,13 +93,11 @@ class _Table(NamedTuple):
 
     Attributes:
         separator: Separator of the columns; empty for blanks and tabs.
-        columns: Number of columns of every line.
         chosen: Positions, from 0, of the columns of u, v and perhaps weights.
         weights: Name of the weights; "" for an edge list without weights.
         ends: Joined names of the columns of u and v (`plancc.graph.formats.join_names`), or "".
         comma: Whether weights have a decimal comma.
         start: Offset in bytes, in the text, of the first line of edges.
-        claims: Claims in the comments before the first edge.
         named: Whether ids are names.
         below: Offset after the line of column names; `start` without such a line.
     """
@@ -128,17 +126,14 @@ def read_edgelist(
 ) -> Graph:
     """Read an edge list, plain or .gz: one edge ``u v`` or ``u v weight`` per line.
 
-    Columns are separated by blanks, tabs, commas or semicolons; the first line of data shows which.
-    Unless commas separate columns, weights may have a decimal comma. Lines that begin with ``#`` or
-    ``%`` are comments. The first line may hold column names: words in a .csv or .tsv file, or words
-    above a line of numbers in other files. Vertex ids are whole numbers >= 0
-    (`plancc.graph.ids.number`), or names if the first edge has a name (`plancc.graph.named_ids`).
-    The graph is undirected if its pattern is symmetric, else directed.
+    The first line of data shows the separator (blanks, tabs, commas or semicolons), and whether ids
+    are names (`plancc.graph.named_ids`). Unless commas separate columns, weights may have a decimal
+    comma. Lines that begin with ``#`` or ``%`` are comments. The first line may hold column names:
+    words in a .csv or .tsv file, or words above a line of numbers in other files. The graph is
+    undirected if its pattern is symmetric.
 
-    Parameters:
-        columns: Columns of u, v and perhaps weights, by name or, without names, by position from 1.
-            If empty, `plancc.graph.ids.edge_columns` finds them by name; without names, they are u,
-            v, weights.
+    `columns` are names or, without names, positions from 1; if empty,
+    `plancc.graph.ids.edge_columns` finds the columns.
     """
     data, table = _read(path, columns)
     names, entries = _edges_of(path, data, table, pattern=pattern)
@@ -173,10 +168,7 @@ def read_edgelist(
 def _without_sizes(
     path: StrPath, data: bytes, table: _Table, entries: Entries
 ) -> tuple[bytes, Said, Entries]:
-    """Turn a first line of sizes, if there is one, into a comment; return text, claims and edges.
-
-    A warning says that the first line holds, or may hold, sizes or column numbers.
-    """
+    """Turn a first line of sizes, if any, into a comment; return text, claims and edges."""
     start, claims = table.start, table.claims
     first = [float(each[0]) for each in entries if each is not None]
     below = [ends[1:] for ends in entries[:2]]
@@ -226,9 +218,6 @@ class EdgeListEntries(PiecewiseEdges):
     """The edges of an edge list, chunk by chunk.
 
     Lists with names as ids, with a line of sizes, or with separate ids of u and v are refused.
-
-    Parameters:
-        path, num_vertices, keep_ids, columns, pattern: See `read_edgelist`.
     """
 
     def __init__(
@@ -257,10 +246,7 @@ class EdgeListEntries(PiecewiseEdges):
         self.weighted = bool(table.weights)
 
     def _check_whole(self, table: _Table, by_number: bool) -> None:
-        """Raise InputError for a list that must be read whole.
-
-        This is a list whose u and v have separate ids, or a list with a line of sizes.
-        """
+        """Raise InputError for a list with separate ids of u and v, or with a line of sizes."""
         where = self.where
         if table.claims.sides is not None and not by_number:
             cure = "compile it on one rank, without `memory`"
@@ -398,8 +384,6 @@ class _Line(NamedTuple):
         start, after: Offsets in bytes, in the text, of this line and of the next line.
         number: Number of the line, from 1.
         text: The line without quotes around numbers and without a final comment.
-        separator: Separator of the columns; empty for blanks and tabs.
-        words: Texts of the columns.
     """
 
     start: int
@@ -411,10 +395,7 @@ class _Line(NamedTuple):
 
 
 def _line_from(path: StrPath, data: bytes, start: int, wanted: tuple[str, ...]) -> _Line | None:
-    """Return the first line from byte `start` on that is not blank and not a comment, or None.
-
-    `wanted`: columns that the user has chosen, if any.
-    """
+    """Return the first line from byte `start` on that is not blank and not a comment, or None."""
     text, end = b"", start - 1
     while not text.strip() or text.startswith(COMMENT):
         start = end + 1
@@ -438,8 +419,7 @@ def _line_from(path: StrPath, data: bytes, start: int, wanted: tuple[str, ...]) 
 def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, _Table | None]:
     """Find the layout of an edge list; None if the text has no line of edges.
 
-    In the returned text, a line of column names has become a comment. `wanted` are columns that the
-    user chose, or empty.
+    In the returned text, a line of column names has become a comment.
     """
     where, names, below = os.fspath(path), list[str](), 0
     line = _line_from(path, data, 0, wanted)
@@ -616,10 +596,9 @@ def read_integer_columns(
 def _integers(
     path: StrPath, plain: bytes, columns: int, comments: bytes = b""
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return the ids u, the ids v, and the last column of `plain`, int64[lines] each.
+    """Return the ids u, the ids v, and the last column (v if there are two), int64[lines] each.
 
-    `plain` is a text of whole numbers with blanks between the columns (see `_taken`). If it has two
-    columns, the last column is v.
+    `plain` is a text of whole numbers with blanks between the columns (see `_taken`).
     """
     numbers = read_integers(path, plain, comments=comments, usual=True, advice=_advice)
     count = np.diff(numbers.ptr)
@@ -637,7 +616,7 @@ def _integers(
 def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> None:
     """Raise InputError for the first line of an edge list with a vertex number out of range.
 
-    `data` is the text without a line of column names, and `what` names the relation in the message.
+    `data` is the text without a line of column names.
     """
     wrong = np.stack([end.ids >= end.num_vertices for end in ends])
     if (k := first_true(wrong.any(axis=0))) is not None:
@@ -662,8 +641,7 @@ def _place(path: StrPath, data: bytes, edge: int, before: int = 0) -> str:
 def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Relation) -> None:
     """Raise InputError if a vertex number in the edge list of a relation is out of range.
 
-    `counts` has the number of vertices of every type. `is_source_first` decides which column holds
-    the sources.
+    `is_source_first` decides which column holds the sources.
     """
     data, table = _sniff(path, read_bytes(path), ())
     if table is not None:
@@ -676,10 +654,7 @@ def check_relation_file(path: StrPath, counts: Mapping[str, int], relation: Rela
 
 
 def _read_weighted(path: StrPath, plain: bytes) -> tuple[Int64Array, Int64Array, FloatArray]:
-    """Return the ids u and v, int64[lines], and the weights, float64[lines], of an edge list.
-
-    `plain` is its text as `_taken` returns it: three columns, separated by blanks.
-    """
+    """Return u and v, int64[lines], and weights, float64[lines], of a text that `_taken` made."""
     from scipy.io import mmread
 
     if b" +" in plain:  # mmread refuses plus signs

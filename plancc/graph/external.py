@@ -41,7 +41,6 @@ class Entrywise(Protocol):
         most: Upper bound on the number of entries.
         weighted: Whether entries have values.
         directed: Whether the graph is directed; None if the source does not say.
-        original_ids: int64 or bytes[num_vertices], or None.
         source: Source of the graph, without its hash.
     """
 
@@ -66,8 +65,8 @@ def convert(
 ) -> int:
     """Write a source as compressed rows (`plancc.graph.csr`); return the number of nonzeros.
 
-    `folder` must be empty; it also holds temporary files. Sorting may take `memory` bytes. Raise
-    OutputError, before anything is written, if the disk has too little room.
+    The empty `folder` also holds temporary files. OutputError is raised, before anything is
+    written, if the disk has too little room.
     """
     mirrored = symmetrize and source.directed is not False
     weighted = source.weighted and not pattern

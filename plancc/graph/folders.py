@@ -52,12 +52,8 @@ def to_folder(
 ) -> Graph:
     """Write a source as a new or empty folder of ``.npy`` files, and return its mapped graph.
 
-    Parameters:
-        path: A file or folder that `plancc.graph.formats.read_graph` reads.
-        format, allow_large, reading: See `plancc.graph.formats.read_graph`.
-        data, split, keys: See `plancc.graph.vertexsources.read_vertex_data`. If `data` is None, the
-            vertex data that the source holds are written.
-        memory: Bytes that the conversion may take; None for the free memory.
+    If `data` is None, the vertex data that the source holds are written; if `memory` is None,
+    sorting may take the free memory.
     """
     name = find_format(path, format)
     entry: Format = FORMATS[name]
@@ -120,10 +116,7 @@ def _is_there(path: StrPath, entry: Format) -> bool:
 
 
 def _taken(path: StrPath, entry: Format) -> int:
-    """Estimate how many bytes of memory it takes to read a text file whole.
-
-    The estimate uses the number of entries in the header, or else the size of the file.
-    """
+    """Estimate the memory, in bytes, to read a text file, by its header's entries or its size."""
     assert entry.entries is not None
     claimed = getattr(entry.entries, "claimed", None)
     if claimed is not None:

@@ -186,9 +186,7 @@ class Format:
 def library(module: str, where: str, install: str) -> Any:
     """Import an optional library; raise BackendUnavailable if it is missing or cannot be loaded.
 
-    Parameters:
-        where: The file that needs the library, for the message.
-        install: The library's requirement, as `pip install` takes it.
+    For the message, `where` is the file that needs the library, and `install` its pip requirement.
     """
     try:
         return import_module(module)
@@ -202,11 +200,7 @@ def library(module: str, where: str, install: str) -> Any:
 
 
 def find_format(path: StrPath, format: str | None = None) -> str:
-    """Return the name of the format of a file or a folder.
-
-    The name is `format` if given; otherwise the extension or the files in the folder decide. An
-    InputError lists the formats.
-    """
+    """Return `format` if given, or the format that the extension or a folder's files show."""
     if format is not None:
         check_choice("format", format, FORMATS)
         return format
@@ -335,9 +329,8 @@ def source_of(
 ) -> Source:
     """Return the `Source` of a file or folder, with `reading` options by name.
 
-    Parameters:
-        made: The source that the reader returned, with weights, columns and counts.
-        digest: Function that returns the files' hash. None: the files are read and hashed.
+    `made` is the reader's source, with weights, columns and counts; `digest` returns the hash of
+    the files, which are otherwise read.
     """
     with input_errors(path):
         sha256 = digest() if digest else _sha256_of_source(os.fspath(path), FORMATS[format])
@@ -407,7 +400,7 @@ def split_names(line: str) -> tuple[str, ...]:
 
 
 def reading_of(words: str) -> dict[str, Any]:
-    """Return the options of `read_graph` that the string `Source.reading` holds, if known."""
+    """Return the known options of `read_graph` that the string `Source.reading` holds."""
     reading: dict[str, Any] = {}
     try:
         listed = shlex.split(words)

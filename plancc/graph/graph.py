@@ -27,14 +27,12 @@ class Source:
         name: File name without its folder, or a short description of an in-memory object.
         sha256: Hash of the file's bytes, or of a folder's files; empty for in-memory graphs.
         format: Name of the format in ``plancc.graph.formats``, or of the Python type.
-        reading: Reading options that were on, such as "symmetrize num_vertices=1000"
-            (`plancc.graph.formats.reading_of`).
+        reading: Reading options that were on, such as "symmetrize num_vertices=1000".
         weights: Name of the edge weights, such as "column 'weight'"; empty without weights.
-        weight_range: Range before repeated entries are summed, "LEAST to LARGEST" or "all VALUE",
-            and then the number of repeated entries, if any; empty if unknown.
-        columns: Joined names of an edge list's columns u and v (`plancc.graph.formats.join_names`),
-            or empty.
-        counts: Numbers of entries that were merged, added or left out; empty without such entries.
+        weight_range: "LEAST to LARGEST" or "all VALUE", before repeated entries are summed, and
+            then the number of repeated entries, if any; empty if unknown.
+        columns: Joined names of an edge list's columns u and v, or empty.
+        counts: Numbers of entries that were merged, added or left out; or empty.
     """
 
     name: str = "memory"
@@ -49,9 +47,7 @@ class Source:
     def counting(self, what: str, count: int, whole: str = "") -> Source:
         """Return the source with one more count in `counts`; the same source if `count` is 0.
 
-        Parameters:
-            what: Phrase for the entries that were merged, added or left out.
-            whole: String to write after the number, such as " of 1,000".
+        `what` names the counted entries; `whole` follows the number, such as " of 1,000".
         """
         if not count:
             return self
@@ -182,10 +178,7 @@ def check_one_type(graph: Graph, where: str) -> None:
 
 
 def check_range(numbers: IntArray, bound: int, where: str, says: str = ": vertex '{}' is") -> None:
-    """Raise InputError for a number outside 0..bound - 1.
-
-    The message has `where`, which names the source, and then `says`, with the number for {}.
-    """
+    """Raise InputError for a number outside 0..bound - 1; {} in `says` stands for the number."""
     if (k := first_outside(numbers, bound)) is not None:
         raise InputError(f"{where}{says.format(numbers.flat[k])} out of range 0..{bound - 1}")
 
@@ -194,7 +187,7 @@ def as_offsets(array: IntArray, end: int, what: str, of: str = "") -> Int64Array
     """Return offsets of compressed rows as int64; InputError unless they ascend from 0 to `end`.
 
     Neighbours are compared, not subtracted: a difference may overflow, and a difference of unsigned
-    numbers is never negative. Messages name the array by `what`, and explain `end` by `of`.
+    numbers is never negative.
     """
     falls = np.flatnonzero(array[1:] < array[:-1])
     bad = 0 if not len(array) or array[0] != 0 else int(falls[0]) + 1 if len(falls) else -1

@@ -42,15 +42,9 @@ def edge_columns(
 ) -> tuple[str, ...]:
     """Return the names of the columns of u, v and perhaps weights.
 
-    If the user chose no columns, u and v are found by usual names such as "src" and "dst".
-    Otherwise they are the first two columns that are not the index of pandas, weights, or a first
-    column of edge numbers or times. Weights are the column with a usual name, or else the last of
-    three columns. Warns of reversed names and of ignored columns.
-
-    Parameters:
-        where: Phrase that names the source in messages.
-        columns: Names that the user chose; empty if the user chose none.
-        texts: Names of columns that hold no numbers.
+    If the user chose no columns, u and v have usual names, or are the first two. The index of
+    pandas, weights, edge numbers and times do not count. Weights have a usual name, or are the last
+    of three columns. `texts` are columns without numbers.
     """
     names, columns = list(names), tuple(columns)
     listed = ", ".join(show(name) for name in names[:20])
@@ -98,8 +92,7 @@ def _usual_ends(
 ) -> list[str]:
     """Return the names of the columns of u and v; an empty list if no rule finds them.
 
-    The two columns have a usual pair of names, or they follow a first column of edge numbers or
-    times.
+    They have a usual pair of names, or follow a first column of edge numbers or times.
     """
     lower = [name.lower() for name in names]
     usual = (pair for pair in _PAIRS if all(lower.count(name) == 1 for name in pair))
@@ -117,11 +110,7 @@ def _usual_ends(
 
 
 class PiecewiseEdges(ABC):
-    """Edges between ids, read piece by piece (`plancc.graph.external.Entrywise`), twice.
-
-    Parameters:
-        where: Phrase that names the source in messages.
-        num_vertices, keep_ids: See `number`.
+    """Edges between ids, read piece by piece (`external.Entrywise`): for ids, then for edges.
 
     Attributes:
         loops: Number of self loops.
@@ -184,17 +173,10 @@ def number(
     place: Callable[[int], str] | None = None,
     names: Names | None = None,
 ) -> Numbered:
-    """Return vertex numbers for the ids of an edge list.
+    """Return vertex numbers for the ids of an edge list, int64[edges >= 1].
 
-    By default the vertices are the ids that occur, in ascending order. Warns if ids have gaps, or
-    if vertex numbers seem to begin at 1.
-
-    Parameters:
-        u, v (int64[edges >= 1]): Ids, >= 0.
-        num_vertices: Number of vertices, if ids are vertex numbers.
-        keep_ids: Whether ids are vertex numbers, up to the largest id.
-        place: Function from an edge's index to a phrase for its source and line.
-        names: Array of names that ids index; None if ids are the source's numbers.
+    With `num_vertices` or `keep_ids`, ids are vertex numbers; otherwise the vertices are the ids
+    that occur, ascending. Ids index `names`, if given. ``place(edge)`` is a phrase for messages.
     """
     if names is not None:
         check_no_numbers(where, num_vertices, keep_ids)
@@ -225,10 +207,7 @@ def number(
 
 
 def check_ids(u: IntArray, v: IntArray, num_vertices: int, place: Callable[[int], str]) -> None:
-    """Raise InputError for the first edge with an id that is not below `num_vertices`.
-
-    ``place(number)`` returns a phrase that says where an edge is in the source.
-    """
+    """Raise InputError for the first edge with an id that is not below `num_vertices`."""
     if (k := first_true((u >= num_vertices) | (v >= num_vertices))) is not None:
         bound = f"0..{num_vertices - 1} (`num_vertices` {num_vertices})"
         raise InputError(f"{place(k)}: vertex id '{max(u[k], v[k])}' is out of range {bound}")

@@ -93,10 +93,7 @@ class SplitLinks:
         return np.concatenate([self.pairs[kind] for kind in kinds], axis=1)
 
     def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], Int64Array]:
-        """Return all links, kind after kind: ends, kind and index within the kind.
-
-        The arrays are int32[2, links], uint8[links] and int64[links].
-        """
+        """Return all links, kind after kind: int32[2, links], kinds, uint8, and indices, int64."""
         sizes = [self.pairs[kind].shape[1] for kind in KINDS]
         kind = np.repeat(np.arange(len(KINDS), dtype=np.uint8), sizes)
         return self.of(*KINDS), kind, np.concatenate([*map(np.arange, sizes)])
@@ -111,10 +108,7 @@ def check_no_types(graph: Graph) -> None:
 
 
 def read_links(source: Any, graph: Graph) -> SplitLinks:
-    """Read the links of a graph from a user's source.
-
-    Warns of pairs that are doubtful, such as links in two splits, and if all links are for
-    training.
+    """Read the links of a graph from a user's source; warn of doubtful pairs.
 
     Parameters:
         source (path, mapping, or three objects): One of these:
@@ -266,11 +260,8 @@ def _doubtful(
 ) -> Iterator[tuple[Mask, str]]:
     """Yield masks of doubtful pairs, each with a sentence that says why.
 
-    If an array has links in its rows instead of its columns, an InputError is raised.
-
-    Parameters:
-        known: Keys of the graph's edges (`edges_of`).
-        labelled: Whether RandomLinkSplit made the links and removed their edges.
+    `known` are keys of the graph's edges; the edges of `labelled` links (RandomLinkSplit) were
+    removed. An array with links in its rows instead of its columns is an InputError.
     """
     keys = {split: np.sort(link_keys(links.pairs[split], graph)) for split in SPLITS}
     train, val, test = keys.values()
@@ -319,14 +310,9 @@ def random_links(
 ) -> SplitLinks:
     """Split the edges of a graph into links, as RandomLinkSplit of PyTorch Geometric does.
 
-    Self loops are not links. An edge of an undirected graph is one link. A validation or test split
-    shares as many negatives as it has links: distinct pairs of vertices without an edge, drawn
-    uniformly.
-
-    Parameters:
-        shares: Shares of the validation and of the test links; the others are for training.
-        times (float64[num_nonzeros], or None): Times of the edges, for `cut_by_time`; None: a
-            random split.
+    Self loops are not links, and an undirected edge is one link. Validation and test links share as
+    many negatives: distinct pairs without an edge, drawn uniformly. `times`, float64[num_nonzeros],
+    gives a split by time (`cut_by_time`).
     """
     check_no_types(graph)
     target = np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))
@@ -358,13 +344,8 @@ def random_links(
 def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple[int, int]:
     """Return the indices of the first validation link and of the first test link.
 
-    Links of the same time stay in one split; a warning says if a split misses its share thereby.
-    Too few times are an InputError.
-
-    Parameters:
-        times: float64[links], ascending.
-        shares: Wanted shares of validation and of test links.
-        where: Beginning of all error messages.
+    `times`, float64[links], ascend. Links of the same time stay in one split, with a warning if a
+    split misses its share thereby.
     """
     total, cuts, end = len(times), list[int](), len(times)
     begins = np.flatnonzero(np.diff(times)) + 1
@@ -487,13 +468,8 @@ def with_times(
 ) -> tuple[Graph, LinkTimes]:
     """Return the graph and the times of its edges.
 
-    If the values of the graph are the times, the returned graph has no values.
-
-    Parameters:
-        given: Times in the order of the source's edges, or a table of them (.npy, .csv, .csv.gz).
-            `OF_VALUES` if the values are the times.
-        listed: Edges of the source, recorded by `plancc.graph.listed_edges.listing`.
-        symmetrize: Whether the graph was read with this option.
+    `given` has the order of the source's edges, or is the path of a table (.npy, .csv, .csv.gz). If
+    `given` is `OF_VALUES`, the returned graph has no values.
     """
     check_no_types(graph)
     where = f"{graph.source.name}: `link_times`"

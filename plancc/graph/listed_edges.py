@@ -98,14 +98,9 @@ def with_features(
 ) -> Graph:
     """Return the graph with the features of its edges.
 
-    Entries (i, j) and (j, i) have the same features if the source holds half of a symmetric matrix.
-    Repeated edges, and edges with a value that are no nonzeros of the graph, are an InputError.
-
-    Parameters:
-        found: Edges of the source, with features.
-        where: Beginning of all error messages.
-        symmetrize: Whether the graph was read with this option; an edge listed in one direction
-            then has its features in both.
+    If the source holds half of a symmetric matrix, entries (i, j) and (j, i) have the same
+    features. With `symmetrize`, an edge listed in one direction has its features in both. Repeated
+    edges are an InputError.
     """
     edges, features = found
     row, column = edges.row, edges.column
@@ -131,10 +126,10 @@ def with_features(
 
 
 def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, what: str) -> Array:
-    """Return an array with an entry for every edge, array[edges, ...], from `given` entries.
+    """Return `given` with an entry for every edge, array[edges, ...].
 
     Edges of the other half of a symmetric matrix, at the end of `edges`, get the entries of the
-    given half. More or fewer entries than the source has edges are an InputError.
+    given half.
     """
     (row, column), size = edges[:2], len(given)
     mirror = row[:size] != column[:size]
@@ -152,10 +147,7 @@ def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, w
 
 
 def with_columns_of(made: Graph, graph: Graph) -> Graph:
-    """Return the graph `made`, derived from `graph` of one vertex type, with its columns.
-
-    The entries of a nonzero that `graph` does not have are 0.
-    """
+    """Return `made`, derived from `graph` (one type), with `graph.columns`; new nonzeros have 0."""
     if not graph.columns:
         return made
     number = nonzeros_of_edges(made, ListedEdges(graph.nonzero_rows(), graph.indices))
@@ -175,7 +167,7 @@ def _placed(graph: Graph, number: Int64Array, column: Array) -> Array:
 
 
 def nonzeros_of_edges(graph: Graph, edges: ListedEdges) -> Int64Array:
-    """Return every edge's position among the graph's nonzeros, int64[edges]; -1 if it is none."""
+    """Return each edge's position among the graph's nonzeros, int64[edges]; -1: not a nonzero."""
     key, wanted = edges_of(graph), edge_keys(graph, edges.row, edges.column)
     if graph.relation is None or edges.relation is None:
         return places_in(key, wanted)

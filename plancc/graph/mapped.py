@@ -35,10 +35,9 @@ class MappedRows:
     """Rows of a memory-mapped matrix, which are read and converted to `feature_type` on use.
 
     ``rows[key]`` returns an array of the rows at `key`: a slice or row numbers. NumPy's functions
-    load the whole matrix into memory.
+    load the whole matrix.
 
     Parameters:
-        source (number[m, width]): The memory-mapped matrix.
         order (int[num_rows], optional): Row of `source` for each row of this object; None: all
             rows.
     """

@@ -116,10 +116,7 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
 def _vertex_lines(
     path: StrPath, numbers: Integers, head: _MetisHeader
 ) -> tuple[Int64Array, Int64Array]:
-    """Return offsets in `numbers.values`, int64[n + 1], and lines in the file, int64[n], by vertex.
-
-    More or fewer lines than vertices are an InputError.
-    """
+    """Return offsets in `numbers.values`, int64[n + 1], and file lines, int64[n], by vertex."""
     n, first = head.vertices, head.first + 1
     ptr, line = numbers.ptr[first:], numbers.line[first:]
     if len(line) < n:
@@ -133,10 +130,7 @@ def _vertex_lines(
 
 
 def _fail_mirror(path: StrPath, graph: Graph, turned: ListedEdges, line: Int64Array) -> NoReturn:
-    """Raise InputError for the first edge without a reverse edge (`turned`) of the same weight.
-
-    For every vertex, `line`, int64[n], is the number of its line in the file.
-    """
+    """Raise InputError for the first edge without a reverse edge (`turned`) of the same weight."""
     row, other = turned.column, turned.row + 1
     mirror = nonzeros_of_edges(graph, turned)
     if (k := first_true(mirror < 0)) is not None:
@@ -154,7 +148,6 @@ class _MetisHeader(NamedTuple):
 
     Attributes:
         first: Index of the header among the lines that `read_integers` returns.
-        line: Line of the header in the file, from 1.
         sizes, weights: Number of sizes, and of weights, before every vertex's neighbours.
         has_values: Whether an edge weight follows every neighbour.
     """

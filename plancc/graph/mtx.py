@@ -51,7 +51,7 @@ class _Header:
 
     Attributes:
         field, symmetry: Words of the banner.
-        size, columns, entries: Number of rows, of columns, and of entries.
+        size: Number of rows.
         lines: Number of lines before the entries, including the line of sizes.
         one_percent: Whether the banner begins with one percent sign.
         without_values: Whether the values of the file are skipped.
@@ -84,12 +84,10 @@ class _Header:
 def read_mtx(
     path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
 ) -> Graph:
-    """Read a MatrixMarket coordinate file, plain or .gz.
+    """Read a MatrixMarket coordinate file, plain or .gz; directed if the header says "general".
 
-    The graph is directed if the header says "general", and undirected for symmetric or
-    skew-symmetric. A pattern file has no values; values of other files (real, double, integer,
-    unsigned-integer) become float64. Network Repository's banner with one percent sign is read with
-    a warning. A rectangular matrix is a graph of two vertex types
+    A pattern file has no values; others become float64. Network Repository's banner with one
+    percent sign is read with a warning. A rectangular matrix is a graph of two vertex types
     (`plancc.graph.union.rectangular`).
     """
     entries = MtxEntries(path, pattern=pattern)
@@ -196,9 +194,6 @@ class MtxEntries:
     """The entries of a MatrixMarket file, chunk by chunk (`plancc.graph.external.Entrywise`).
 
     Errors of entries are raised when the entries are read.
-
-    Parameters:
-        path, pattern: See `read_mtx`.
     """
 
     original_ids = None
@@ -280,10 +275,7 @@ class MtxEntries:
         return np.concatenate([row, col[off]]), np.concatenate([col, row[off]]), values
 
     def _check_half(self, row: Any, col: Any, values: Any, sign: int) -> None:
-        """Raise InputError if both halves of a symmetric matrix are listed.
-
-        A diagonal entry other than 0 of a skew-symmetric matrix is an InputError, too.
-        """
+        """Raise InputError if both halves are listed, or a skew-symmetric diagonal is not 0."""
         above = row < col
         if sign < 0 and (wrong := (row == col) & (values != 0)).any():
             self._fail_entry(wrong, "a skew-symmetric matrix has zeros on its diagonal, not")
@@ -347,7 +339,6 @@ def write_mtx(
     """Write a MatrixMarket coordinate file; see `plancc.graph.formats.write_graph`.
 
     Directed graphs are "general", others "symmetric", or "skew-symmetric" if their values are.
-    Without values the field is "pattern", otherwise "real", in full precision.
     """
     from scipy.io import mmwrite
     from scipy.sparse import tril

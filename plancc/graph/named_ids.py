@@ -71,8 +71,8 @@ def read_names(
 ) -> NamedEdges:
     """Read the edges of a text whose columns of u and v are names.
 
-    `data` is a text for `kernels.take_columns`; `chosen` are positions, from 0, of u, v and perhaps
-    weights. Ids that are empty, too long or not UTF-8 are an InputError.
+    `data` is a text for `kernels.take_columns`; `chosen` are positions, from 0. An id that is
+    empty, too long or not UTF-8 is an InputError.
     """
     text = np.frombuffer(data if data.endswith(b"\n") else data + b"\n", np.uint8)
     ends = np.empty((2, np.count_nonzero(text == ord("\n"))), np.int64)
@@ -104,7 +104,7 @@ def read_names(
 def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArray[np.int64]]:
     """Return the distinct names among `texts`, ascending, and each text's index, int64[n].
 
-    `texts` are strings, object[n]; a text that is empty, too long or has a NUL is an InputError.
+    A text that is empty, too long or has a NUL is an InputError.
     """
     encoded = [text.encode() for text in texts]
     width = max(map(len, encoded))
@@ -153,10 +153,7 @@ def _no_text(table: npt.NDArray[np.uint8]) -> int | None:
 def warn_of_empty(
     where: str, names: Names | None, u: npt.NDArray[Any], v: npt.NDArray[Any]
 ) -> None:
-    """Warn of ids such as "nan", which pandas and R write for an empty cell.
-
-    Ends u and v are positions in `names`, ascending; None if ids are numbers.
-    """
+    """Warn of ids such as "nan", which pandas and R write for an empty cell."""
     if names is None:
         return
     for name in _EMPTY:

@@ -36,15 +36,14 @@ def normalize(
 
     With ``B = A + I`` (or ``B = A`` without self loops) and ``d_i = sum_j B[i, j]``, values are:
 
-        ========  =================================================================
-        ``sym``   ``B[i, j] / sqrt(d_i d_j)`` (Demirci et al. 2022, section 3.1; d_j is a row sum, too)
-        ``row``   ``B[i, j] / d_i`` (mean over the neighbours)
-        ``none``  ``B[i, j]``
-        ========  =================================================================
+    ========  =================================================================
+    ``sym``   ``B[i, j] / sqrt(d_i d_j)`` (Demirci et al. 2022, section 3.1; d_j is a row sum, too)
+    ``row``   ``B[i, j] / d_i`` (mean over the neighbours)
+    ``none``  ``B[i, j]``
+    ========  =================================================================
 
     Values are computed in float64 and rounded once to `dtype`, float32 or float64. An empty row i
     has 0 in place of 1 / d_i, so that with ``sym`` column i becomes empty, too. Zeros are dropped.
-    A sum that is infinite or not above zero is an InputError.
 
     In a graph of several vertex types, every relation is normalised separately, without self loops,
     and ``sym`` divides by ``sqrt(sum_k B[i, k] sum_k B[k, j])``.
@@ -63,10 +62,7 @@ def normalize(
 
 
 def _wrong_sum(name: str, what: str, total: float, normalization: str) -> InputError:
-    """Return the error for a sum of values that has no inverse or no square root.
-
-    `what`: phrase that says which values `name` sums to `total`.
-    """
+    """Return the error for a sum of values that has no inverse or no square root."""
     needs = f"`normalize` {normalization} needs positive and finite sums; use `normalize` none"
     return InputError(f"{name}: {what} sum to {total:g}; {needs}")
 
@@ -78,7 +74,6 @@ class RowsOfTypes:
     Attributes:
         rows: The rows, with the whole graph's types and columns.
         first: Index of the first row.
-        normalization: {"sym", "row", "none"}.
         whole: Whether the range is all rows; then sums without nonzeros take no memory.
     """
 
@@ -116,8 +111,8 @@ class RowsOfTypes:
     def _ends(self) -> list[tuple[IntArray, Int64Array, int]]:
         """Sums that divide values: an entry for rows ("row", "sym"), then for columns ("sym").
 
-        An entry holds the row (or column) of every nonzero, the index of its sum, and the number of
-        sums. A vertex has a sum for every relation that ends (or begins) at its type.
+        An entry holds every nonzero's row (or column), every nonzero's index of a sum, and the
+        number of sums. A vertex has a sum for every relation that ends (or begins) at its type.
         """
         names = self._types.names
         found: list[tuple[IntArray, Int64Array, int]] = []
@@ -138,19 +133,13 @@ class RowsOfTypes:
         return [np.zeros(size) for _, _, size in self._ends]
 
     def sums(self, before: list[FloatArray]) -> list[FloatArray]:
-        """Add these rows' values to the sums that normalisation divides by; return the sums.
-
-        `before` are sums over the previous rows, changed in place.
-        """
+        """Add these rows' values, in place, to the sums `before`; return the sums."""
         for total, (_, number, _) in zip(before, self._ends, strict=True):
             np.add.at(total, number, self._given)
         return before
 
     def scaled(self, sums: Sequence[FloatArray], dtype: npt.DTypeLike) -> Graph:
-        """Return the normalised rows; `sums` are the result of `sums` over all rows of the graph.
-
-        Sums not positive and finite, and values too large for `dtype`, are an InputError.
-        """
+        """Return the normalised rows; `sums` is what `sums` returns for all rows of the graph."""
         graph, values = self.rows, self._given.copy()
         for (vertices, number, _), every in zip(self._ends, sums, strict=True):
             total = every[number]
@@ -177,8 +166,6 @@ class Rows:
         indices (int32[entries]): Columns, ascending in every row.
         values (float32 or float64[entries], or None): Values; None for ones.
         first: Row of the whole matrix that is this range's first row.
-        name: Name of the source, for messages.
-        normalization: {"sym", "row", "none"}.
         self_loops: Whether the identity is added.
         ids: Ids of these rows' vertices; None if ids are vertex numbers.
     """
@@ -217,8 +204,7 @@ class Rows:
     def scale(self) -> FloatArray:
         """Return the factor by which each of these rows is multiplied, float64[m].
 
-        With "sym", each column too is multiplied by its vertex's factor. A row whose sum is
-        infinite or not above zero is an InputError.
+        With "sym", each column too is multiplied by its vertex's factor.
         """
         scale = np.ones(len(self.indptr) - 1)
         if self.normalization == "none":
@@ -241,8 +227,7 @@ class Rows:
     ) -> tuple[Int64Array, npt.NDArray[np.int32], npt.NDArray[np.floating]]:
         """Return the normalised rows: indptr, indices and values.
 
-        `row_scale`, float64[m], is the result of `scale`, and `all_scale`, float64[n], for all rows
-        of the matrix.
+        `all_scale`, float64[n], is the result of `scale` for all rows of the matrix.
         """
         dtype, indptr = np.dtype(dtype), self.made_ptr
         values = np.empty(indptr[-1], dtype)
@@ -301,7 +286,7 @@ def _fill(first, last, base, given, made, row_scale, col_scale, add_identity):  
     """Copy rows first..last-1, add the identity to them, and scale them.
 
     `given` is a CSR matrix: indptr, indices and values; indices and values of `made` are filled.
-    Row i of both is row ``base + i`` of the whole matrix.
+    Row i of each is row ``base + i`` of the whole matrix.
     """
     indptr, indices, values = given
     out_indptr, out_indices, out_values = made

@@ -136,10 +136,7 @@ class Archive(Mapping[str, Array]):
         return self[key]
 
     def integers(self, key: str, length: int | None = None) -> npt.NDArray[np.integer]:
-        """Return the array `key`; raise InputError unless it is a list of `length` integers.
-
-        If `length` is None, the list may have any length.
-        """
+        """Return the array `key`, `length` integers (None: any number); or raise InputError."""
         value = check_integers(self[key], f"{self.name}: key '{key}'")
         if length is not None and len(value) != length:
             rule = f"must have {length} entries, not '{len(value)}'"
@@ -161,10 +158,7 @@ class Archive(Mapping[str, Array]):
 
 
 def map_array(path: StrPath) -> Array:
-    """Map the array of an .npy file; the system reads a page when it is used.
-
-    Changes to the array are not written to the file.
-    """
+    """Map the array of an .npy file, read in pages on use; changes do not reach the file."""
     check_readable(path)
     name = os.fspath(path)
     try:
@@ -182,12 +176,10 @@ def read_npz_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) 
 def read_npz(
     path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
 ) -> Graph:
-    """Read a sparse matrix from .npz.
+    """Read a sparse matrix from an .npz of ``scipy.sparse.save_npz``, or from a plain archive.
 
-    The file was written by ``scipy.sparse.save_npz`` (csr, csc or coo; boolean matrices have no
-    values), or is a plain archive without values. Other keys are ignored. The graph is undirected
-    if its pattern is symmetric, else directed. A rectangular matrix is a graph of two vertex types
-    (`plancc.graph.union.rectangular`).
+    Boolean matrices have no values. The graph is undirected if its pattern is symmetric. A
+    rectangular matrix is a graph of two vertex types (`plancc.graph.union.rectangular`).
     """
     source = Source.of_file(path, "npz", "'data'")
     reading: dict[str, Any] = {"transpose": transpose, "symmetrize": symmetrize, "source": source}
@@ -210,8 +202,6 @@ class _ArchiveEntries(NamedTuple):
         shape: Number of rows, and number of columns.
         indptr (int64[rows + 1] or None): Offsets; None if rows are not compressed.
         place (int[entries] or None): Row of every entry; None if rows are compressed.
-        column (int[entries]): Column of every entry.
-        values: number[entries], or None.
     """
 
     shape: tuple[int, int]

@@ -20,10 +20,8 @@ def read_part_vector(
 ) -> npt.NDArray[np.int32]:
     """Read a part vector of METIS, hMETIS or KaHyPar, plain or .gz: int32[num_vertices].
 
-    Parameters:
-        path: The file, or the .json file of a partition of DistDGL (`plancc.interop.distdgl`).
-        num_vertices: Number of lines that the file must have; None for any number.
-        least: Smallest allowed number: 0, or -1 if -1 may stand for any part.
+    `path` may also be the .json file of a partition of DistDGL (`plancc.interop.distdgl`). Numbers
+    are at least `least`: 0, or -1 if -1 may stand for any part.
     """
     has = f"the graph has {num_vertices} vertices"
     if os.fspath(path).lower().endswith(".json"):

@@ -23,7 +23,6 @@ class ReadGraph:
     """A graph and its vertex data.
 
     Attributes:
-        times: Times of the edges; None for edges without times.
         files: Names of the files of vertex data, for `plancc.graph.remarks.remarks`.
     """
 
@@ -35,8 +34,8 @@ class ReadGraph:
     def apart(self, away: Pair | None, begins: float = np.inf) -> Graph:
         """Return the graph without the edges of the links `away`, int32[2, links].
 
-        InputError: an edge's weight sums entries before and from the time `begins` of the first
-        held-out link.
+        If an edge is listed both before the time `begins` and from then on, its summed weight is an
+        InputError.
         """
         if self.graph.values is not None and self.times is not None:
             both = np.count_nonzero((self.times.first < begins) & (self.times.last >= begins))
@@ -50,11 +49,7 @@ class ReadGraph:
 
 
 def read_source(obj: Any, data: Any, times: Any = None, **reading: Any) -> ReadGraph:
-    """Read a graph, its vertex data and the times of its edges.
-
-    `obj`, `data` and `reading` are as in `plancc.graph.convert.as_source`, `times` as in
-    `with_times`.
-    """
+    """Read a graph, its data (`plancc.graph.convert.as_source`), and edge times (`with_times`)."""
     obj = unpacked(obj)
     timed: Any = nullcontext() if times is None else listing()
     with timed as edges, warnings.catch_warnings():

@@ -42,13 +42,9 @@ GRAPH_IDS = ("n_id", "ids")
 def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np.intp]:
     """Return the row of every vertex, int[num_vertices].
 
-    Rows whose ids are not in the graph are left out with a warning; a vertex without a row is an
-    InputError. Ids larger or smaller by 1 than the graph's are shifted with a warning.
-
-    Parameters:
-        ids (int or bytes[rows]): Id of every row, in any order; a vertex number if the graph has no
-            ids (`like_ids_of`).
-        what: Phrase that names `ids` in messages.
+    `ids`, int or bytes[rows], has the id of every row, in any order (`like_ids_of`). A vertex
+    without a row is an InputError; other rows are left out, and ids off by 1 are shifted, with a
+    warning.
     """
     vertices, ids = ids_of(graph), one_column(ids)
     kinds, called = ("S", "names") if are_names(vertices) else ("iu", "integers")
@@ -119,10 +115,6 @@ def id_column(
 
     A column that holds every vertex's id once, but has no usual name and another order, is an
     InputError.
-
-    Parameters:
-        columns: Columns of the table by name; None for a column that was not read.
-        taken: Names of columns that hold something else.
     """
     vertices = ids_of(graph)
     rest = {name: each for name, each in columns.items() if each is not None and name not in taken}
@@ -158,7 +150,7 @@ def ids_of(graph: Graph) -> npt.NDArray[Any]:
 
 
 def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[Any]] | None:
-    """Return the name and the array, int64 or bytes[count], of ids beside an ``edge_index``."""
+    """Return the name and the ids, int64 or bytes[count], beside an ``edge_index``; or None."""
     for name in GRAPH_IDS:
         given = held.get(name)
         if isinstance(given, np.ndarray) and given.dtype.kind in "OTU":
@@ -172,7 +164,7 @@ def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[An
 
 
 def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
-    """Return the ids that `ids_beside` finds; None if repeated, negative, or 0..n-1."""
+    """Return the ids that `ids_beside` finds; None for 0..n-1, or repeated or negative ids."""
     _, ids = (isinstance(held, Mapping) and ids_beside(held, count)) or ("", None)
     if ids is None or len(ascending := np.unique(ids)) < count:
         return None
@@ -235,10 +227,7 @@ def natural_order(name: str) -> list[Any]:
 
 
 def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
-    """Warn if a folder's files are not in alphabetical order, but by number: part.2, part.10.
-
-    `what` is a phrase that says why the order matters.
-    """
+    """Warn if a folder's files are not in alphabetical order, but by number: part.2, part.10."""
     for plain, name in zip(names, sorted(names, key=natural_order), strict=True):
         if plain != name and os.path.isdir(folder):
             order = f"by the numbers in their names, {show(name)} before {show(plain)}"
@@ -265,17 +254,14 @@ def warn_of_order(graph: Graph, where: str) -> None:
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:
-    """Warn, if ids are names, that line k of the file `path` is taken for vertex k.
-
-    Nothing is done if `path` is an array instead.
-    """
+    """Warn, if ids are names, that line k of the file `path` is taken for vertex k."""
     ids: Any = graph.original_ids
     if isinstance(path, str | os.PathLike) and are_names(ids):
         warn(f"{os.fspath(path)}: lines are read in the graph's order of vertices ({_first(ids)})")
 
 
 def warn_of_numbers(graph: Graph, what: str) -> None:
-    """Warn that `what`, some numbers, are vertex numbers, if the source has other ids."""
+    """Warn that the numbers `what` are read as vertex numbers, if the source has other ids."""
     if graph.original_ids is not None:
         others = f"not as the source's ids ({_first(graph.original_ids)})"
         warn(f"{what} are read as vertex numbers from 0, {others}")

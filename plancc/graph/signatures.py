@@ -68,8 +68,7 @@ KINDS = (
 def check_kind(path: StrPath, format: str) -> None:
     """Raise InputError if a file's first bytes show another format; the message says what to do.
 
-    `format` is a name of plancc's formats, "npy", or "table" (numbers in a text). The extension .gz
-    shows that the file is compressed.
+    `format` is a name of plancc's formats, "npy", or "table" (numbers in a text).
     """
     with input_errors(path), open_input(path) as stream:
         head = stream.read(LOOKED_AT).removeprefix(codecs.BOM_UTF8)

@@ -234,12 +234,8 @@ def read_integers(
 ) -> Integers:
     """Split a text of whole numbers, separated by blanks and tabs, into lines.
 
-    A token that is not a whole number of at most 18 digits, which int64 can hold, is an InputError.
-
-    Parameters:
-        comments: Characters; a line that begins with one of them is skipped.
-        usual: Whether to refuse numbers in an unusual spelling, such as 007 and -0.
-        advice: Function that returns advice about a wrong token, for the message.
+    A line that begins with one of the characters `comments` is skipped. Numbers of more than 18
+    digits, and with `usual` also 007 and -0, are an InputError.
     """
     if not data.endswith(b"\n"):
         data += b"\n"

@@ -152,10 +152,7 @@ class Types:
         return right & (relation >= 0) & (relation < len(ends))
 
     def texts(self) -> tuple[str, str]:
-        """Return the types and the relations as two strings in JSON, for a plan file.
-
-        The strings are described in docs/reference/plan-format.md.
-        """
+        """Return types and relations as strings in JSON (docs/reference/plan-format.md)."""
         lists = [[name, int(count)] for name, count in self.counts.items()], self.relations
         types, relations = (json.dumps(each, separators=(",", ":")) for each in lists)
         return types, relations
@@ -187,7 +184,7 @@ def ids_or_numbers(size: int, ids: Array | None, types: Types | None) -> Array:
 def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
     """Return whether each nonzero is the first with its row and column: bool[nonzeros].
 
-    Such nonzeros are adjacent, and occur only if several relations join the same two vertex types.
+    Nonzeros with the same row and column are adjacent; several relations join their types.
     """
     first = np.ones(len(column), np.bool_)
     first[1:] = np.diff(column) != 0
