@@ -99,8 +99,7 @@ def both_ways(
 ) -> tuple[IntArray, IntArray, Array | None]:
     """Return rows, columns and values of the entries, followed by the transposed `mutual` entries.
 
-    Entries on the diagonal are never transposed. `mutual` is a bool for all entries, or
-    bool[entries].
+    Entries on the diagonal are never transposed.
     """
     back = mutual & (row != column)
     values = None if values is None else np.concatenate([values, values[back]])

@@ -123,10 +123,9 @@ def as_source(
 
 
 def unpacked(obj: Any) -> Any:
-    """Return `obj` as a `Held` if it is from another library or a mapping of relations.
+    """Return a `Held` if `obj` is from another library or a mapping of relations; else `obj`.
 
-    Any other object is returned unchanged. A caller that keeps the `Held` need not read `obj`
-    again.
+    A caller that keeps the `Held` need not read `obj` again.
     """
     if isinstance(obj, str | os.PathLike | Held):
         return obj
@@ -143,10 +142,7 @@ def data_beside(
     format: str | None,
     allow_large: bool,
 ) -> VertexData:
-    """Return the vertex data of `graph`, which was made from `obj`.
-
-    For the parameters see `as_source`.
-    """
+    """Return the vertex data of `graph`, which was made from `obj`."""
     choice: Any = {"split": split, "keys": keys}
     if data is None:
         return own_data(obj, graph, **choice, format=format, allow_large=allow_large)

@@ -67,8 +67,7 @@ def read_csr(
 ) -> Graph:
     """Return the graph that a folder of compressed rows holds.
 
-    A graph of several vertex types cannot be made symmetric or transposed. Parameters are as in
-    `plancc.graph.formats.read_graph`.
+    A graph of several vertex types cannot be made symmetric or transposed.
     """
     files = MappedGraph.open(path, pattern=pattern)
     n = len(files.indptr) - 1

@@ -1,7 +1,7 @@
 """Range of the edge weights of a source, and warnings about numbers that may not be weights.
 
-Some edge lists have times, types or ids in the place of weights; only the column's name and the
-size of the numbers show the difference.
+Some edge lists have times, types or ids in the place of weights; only column names and the size of
+numbers tell.
 """
 
 from __future__ import annotations

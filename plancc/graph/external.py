@@ -39,7 +39,6 @@ class Entrywise(Protocol):
 
     Attributes:
         most: Upper bound on the number of entries.
-        weighted: Whether entries have values.
         directed: Whether the graph is directed; None if the source does not say.
         source: Source of the graph, without its hash.
     """

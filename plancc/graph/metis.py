@@ -48,11 +48,7 @@ def read_metis(
 
 
 def is_metis(path: StrPath, data: bytes, head: bytes) -> bool:
-    """Whether a text is a METIS file; `head` is its first line that is not a comment.
-
-    Most texts of other formats are refused at once: their length does not fit the numbers in
-    `head`.
-    """
+    """Whether a text is a METIS file; `head` is its first line that is not a comment."""
     words = head.split()
     if not 2 <= len(words) <= 4 or not all(word.isdigit() and len(word) < 12 for word in words):
         return False

@@ -83,10 +83,7 @@ def show(value: object) -> str:
 
 
 def check_readable(path: StrPath) -> None:
-    """Raise InputError for a file that is missing, unreadable or empty, and for a folder.
-
-    A pointer file of Git LFS, which stands in place of the real file, is an InputError, too.
-    """
+    """Raise InputError for a missing, unreadable or empty file, a Git LFS pointer, or a folder."""
     with open_file(path) as stream, input_errors(path):
         begin = stream.read(len(_POINTER))
     if not begin:

@@ -121,12 +121,7 @@ class Types:
         return np.searchsorted(self.first, vertices, side="right") - 1
 
     def rows_before(self, vertices: IntArray, part_ptr: Int64Array) -> Int64Array:
-        """Return how many rows of each type come before every part: int64[types, num_parts + 1].
-
-        Parameters:
-            vertices (int[rows]): Vertex of every row.
-            part_ptr (int64[num_parts + 1]): First row of every part.
-        """
+        """Return how many rows of each type come before every part: int64[types, num_parts + 1]."""
         of, at = self.type_of(vertices), np.clip(part_ptr, 0, len(vertices))
         counts = (np.concatenate([[0], np.cumsum(of == k)]) for k in range(len(self.counts)))
         return np.stack([each[at] for each in counts])
@@ -134,8 +129,7 @@ class Types:
     def relation_of(self, rows: IntArray, columns: IntArray) -> Int64Array:
         """Return the index of a relation between the types of two ends, int64[m]; -1 if none.
 
-        If several relations join these types, one index is returned. `rows` and `columns` are
-        vertex numbers in the union of all types.
+        If several relations join these types, any of them is returned.
         """
         number = np.full((len(self.counts), len(self.counts)), -1, np.int64)
         for k, (source, _, destination) in enumerate(self.relations):
@@ -196,8 +190,7 @@ def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
 def distinct_columns(row_ptr: Int64Array, column: IntArray) -> tuple[Mask, Int64Array]:
     """Return which nonzeros to keep so that no row has a column twice, and the new row offsets.
 
-    The first of several nonzeros with the same row and column is kept (`first_of_columns`). Returns
-    bool[nonzeros] and int64[n + 1].
+    The first of several nonzeros with the same row and column is kept (`first_of_columns`).
     """
     first = first_of_columns(row_ptr, column)
     return first, np.concatenate([[0], np.cumsum(first)])[row_ptr]
