@@ -53,6 +53,7 @@ def is_metis(path: StrPath, data: bytes, head: bytes) -> bool:
     if not 2 <= len(words) <= 4 or not all(word.isdigit() and len(word) < 12 for word in words):
         return False
     n, edges = map(int, words[:2])
+    # most texts of other formats fail here: their length does not fit the numbers
     likely = n > 0 and 4 * edges <= len(data) <= MOST_BYTES * (n + edges + 1)
     if not likely or not n <= data.count(b"\n") <= n + MOST_COMMENTS:
         return False
