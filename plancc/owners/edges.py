@@ -37,7 +37,7 @@ from plancc.search.record import Judge, Record, SearchResult
 def find_edge_owners(asked: Unowned) -> Ownership:
     """Find owners of the rows and nonzeros of a matrix; see `plancc.owners.find.find_owners`.
 
-    The parts share the nonzeros evenly; all other weights of the given balance are ignored.
+    The parts share the nonzeros evenly, whatever the balance.
     """
     task, balance = asked.task, asked.balance
     epsilon = balance.epsilon("nnz", task.options.epsilon)
@@ -89,7 +89,7 @@ def _searched(asked: Unowned) -> Ownership:
 def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
     """Return the model's owners of nonzeros, and owners of rows that make the volume small.
 
-    `VectorOwners` chooses the owners of rows. It may move nonzeros on the diagonal with their rows.
+    `VectorOwners` chooses the rows' owners, and may move nonzeros on the diagonal with their rows.
     """
     from plancc.passes.vector_owners import VectorOwners
 

@@ -57,10 +57,8 @@ class _Rows:
     """The task of finding owners of rows, with limits and objective that were computed from it.
 
     Attributes:
-        asked: The matrix with its task.
         limits: Limits of the parts.
-        expectation: The objective, if the model minimises the expected volume of mini-batches; None
-            for other models.
+        expectation: The expected volume of mini-batches, if the model minimises it; else None.
     """
 
     asked: Unowned
@@ -156,10 +154,7 @@ def found_by_search(result: SearchResult, task: Task) -> Ownership:
 
 
 def _versions(tried: Sequence[Trial]) -> str:
-    """Return names and versions of the partitioners that a search used.
-
-    The name of a step begins with the name of its partitioner.
-    """
+    """Return names and versions of the partitioners in `tried`; a step's name begins with one."""
     names = dict.fromkeys(trial.step.split()[0] for trial in tried)
     used = [name for name in names if name in PARTITIONERS]
     return ", ".join(f"{name} {PARTITIONERS[name].version()}".strip() for name in used)
@@ -182,9 +177,8 @@ def partitioned(problem: Hypergraph | WeightedGraph, task: Task, limits: Limits)
 def _left_to_do(found: Ownership, job: _Rows) -> str:
     """Return "refine" or "rebalance" if a partitioner's owners need this step, else "".
 
-    Owners are refined if the partitioner cannot minimise the objective. There is one exception: if
-    the model minimises the expected volume of mini-batches, and the user gives the number of
-    mini-batches to sample, the owners stay as Demirci et al. 2022 define them.
+    Owners are refined if the partitioner cannot minimise the objective. But if the user gives a
+    number of mini-batches to sample, the owners stay as Demirci et al. 2022 define them.
     """
     if found.how["partitioner"] == TRIVIAL:
         return ""
@@ -243,19 +237,9 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
 def with_clusters(
     data: VertexData, matrix: Graph, clusters: int, seed: int, time_limit: float | None
 ) -> VertexData:
-    """Return the vertex data with clusters added, which a partitioner finds.
+    """Return the vertex data with equally large clusters, which a partitioner finds.
 
-    The clusters have about equal numbers of vertices, and few edges between them.
-
-    Parameters:
-        data: The vertex data, without clusters.
-        matrix: The graph.
-        clusters: Number of clusters.
-        seed: Seed of the partitioner.
-        time_limit: Seconds that the partitioner may take; None for the default.
-
-    Raises:
-        InputError: If the data has clusters already, or `clusters` is not in 1..num_vertices.
+    InputError is raised if the data has clusters already.
     """
     if data.clusters is not None:
         raise InputError(f"cannot add {clusters} clusters: the vertex data has clusters already")
