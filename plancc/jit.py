@@ -136,10 +136,7 @@ def candidates() -> list[Path]:
 
 @cache
 def folder() -> Path:
-    """Return an existing folder for compiled kernels: the first of `candidates` that is writable.
-
-    If none is writable, return a temporary folder, with a warning if it is new.
-    """
+    """Return the first writable folder of `candidates` for kernels, else a temporary folder."""
     lasting = candidates()
     for place in lasting:
         if is_writable(place):

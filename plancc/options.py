@@ -56,11 +56,7 @@ combination must be refused; the message shows this value as ``{0}``."""
 
 
 def refuse(rows: Rows, asked: Any) -> None:
-    """Raise InputError if `asked`, an object with options, has a combination that is refused.
-
-    `rows` maps error messages to tests of combinations (see `Rows`); the first that succeeds
-    decides.
-    """
+    """Raise InputError with the message of the first test in `rows` that refuses `asked`."""
     for sentence, combination in rows.items():
         if wrong := combination(asked):
             raise InputError(sentence.format(wrong, asked=asked))

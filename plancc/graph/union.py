@@ -145,8 +145,7 @@ def _parallel(
 ) -> Graph:
     """Return the graph of relations, some of which are parallel (they join the same two types).
 
-    Entries with equal row, column and relation are merged. Nonzeros are sorted by row, column and
-    relation.
+    Entries with equal row, column and relation are merged. Nonzeros are sorted by these three.
     """
     n, (row, column) = types.num_vertices, ends
     check_num_vertices(n, source.name)

@@ -268,10 +268,7 @@ def vertex_data_of(
 def _check_keys(
     keys: Mapping[str, str], held: Mapping[str, Any], where: str, elsewhere: bool
 ) -> None:
-    """Raise InputError for unknown keys, and for names that the source does not have.
-
-    If `elsewhere` is true, other sources may have the missing names: no error is raised.
-    """
+    """Raise InputError for unknown keys, and (unless `elsewhere`) for names that `held` lacks."""
     for key in keys:
         check_choice("name of vertex data", key, (*SOURCE_KEYS, "id"))
     for name in filter(None, keys.values()):
@@ -461,10 +458,7 @@ def _split_column(mask: Array, split: str | None, what: str) -> Array:
 
 
 def _read_array_file(name: str) -> dict[str, Array]:
-    """Return the array of a .npy file under the key "features", "labels" or "targets".
-
-    The shape and the numbers decide which of these the array is.
-    """
+    """Read a .npy file; shape and numbers decide the key: "features", "labels" or "targets"."""
     check_readable(name)
     check_kind(name, "npy")
     array = map_array(name)

@@ -228,7 +228,6 @@ class TableReading:
     Attributes:
         columns: Indices of the columns, in the order of the result; empty for all columns.
         booleans: Indices of the columns that may hold True and False.
-        names: Names of all columns, for messages.
     """
 
     columns: tuple[int, ...] = ()
@@ -251,10 +250,7 @@ def read_numbers(
 ) -> npt.NDArray[Any]:
     """Read a table of numbers, plain or .gz, as dtype[rows, columns]; ``nan`` is allowed.
 
-    Parameters:
-        mark: Separator of columns; None for blanks.
-        skipped: Number of lines to skip first.
-        reading: Columns to read; None for all.
+    If `mark` is None, blanks separate the columns. The first `skipped` lines are left out.
     """
     check_readable(path)
     how: Any = {"delimiter": mark, "skiprows": skipped, "ndmin": 2, "comments": None}

@@ -32,8 +32,7 @@ def is_dgl(obj: Any) -> bool:
 def record_of_dgl(obj: Any, where: str) -> Record:
     """Return a record (dict) of a DGLGraph: edges with weights, number of vertices, vertex data.
 
-    A heterogeneous graph has edges by relation, and data by vertex type. A block of a mini-batch
-    raises InputError.
+    A heterogeneous graph has edges by relation, and data by vertex type.
     """
     if getattr(obj, "is_block", False):
         raise InputError(f"{where}: is a block of a mini-batch, not a graph")

@@ -1,17 +1,16 @@
 """Functions that read a partition of DistDGL as a part vector, and write a plan for DistDGL.
 
 DistDGL renumbers vertices by part, then by type (its "shuffled node ids"). With one type, this is
-plan order. A part's own nodes are its own rows, its halo nodes are its halo rows, and it has all
+plan order. A part's own nodes are its own rows, its halo nodes are its halo rows. A part has all
 edges into its own nodes.
 
 ``NAME.json`` gives the range of every part in DGL's new numbers, but a part vector needs the old
 numbers. So the mapping that dgl.distributed.partition_graph returns with ``return_mapping=True``
 must be in the same folder.
 
-The chunked format is written without importing dgl, with a partition for the tool
-`dispatch_data.py` (DGL documentation, "Advanced Graph Partitioning"). ``metadata.json`` lists the
-files of edges and data, ``<type>.txt`` has a part per line, and ``partition_meta.json`` has version
-1.0.0.
+The chunked format is written without dgl, with a partition for the tool `dispatch_data.py` (DGL
+documentation, "Advanced Graph Partitioning"). ``metadata.json`` lists the files of edges and data,
+``<type>.txt`` has a part per line, and ``partition_meta.json`` has version 1.0.0.
 """
 
 from __future__ import annotations

@@ -56,10 +56,7 @@ def _opened(path: StrPath) -> Iterator[Any]:
 
 
 def _node(file: Any, name: str) -> Any:
-    """Return the dataset or group with this name; None if the file has none.
-
-    A soft or external link, which may refer to another file, raises InputError.
-    """
+    """Return the dataset or group, or None; a link (perhaps to another file) raises InputError."""
     import h5py
 
     node, at = file, ""

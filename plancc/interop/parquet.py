@@ -149,7 +149,7 @@ def _edge_columns(
 ) -> tuple[Any, tuple[str, ...]]:
     """Return the files as a table that is not read yet, and the names of the columns of the edges.
 
-    If `columns` is empty, the columns are found by their names. `pattern` leaves out weights.
+    If `columns` is empty, the columns are found by their names.
     """
     arrow, table = library("pyarrow", where, NEEDS), _table_of(where)
     kinds = dict(zip(table.schema.names, table.schema.types, strict=True))

@@ -26,10 +26,7 @@ def is_data(obj: Any) -> bool:
 
 
 def record_of(obj: Any, where: str) -> Record:
-    """Return the arrays of a Data by name, or of a HeteroData by vertex type and relation.
-
-    Several graphs in one object raise InputError.
-    """
+    """Return the arrays of a Data by name, or of a HeteroData by vertex type and relation."""
     if isinstance(obj, StoredObject):
         held = obj.state if isinstance(obj.state, dict) else {}
         held = held.get("_store", held)

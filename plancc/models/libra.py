@@ -52,9 +52,8 @@ class LibraModel(EdgeModel):
     ) -> Assignment:
         """Assign all nonzeros and rows; `seed` orders vertices that have equally many nonzeros.
 
-        A bit per vertex and part says whether the part holds the vertex. The notes are the figures
-        of table 4 of Md et al. 2021: ``replication_factor``, over vertices with an edge, and
-        ``edge_imbalance``, without the diagonal.
+        The notes are the figures of table 4 of Md et al. 2021: ``replication_factor``, over
+        vertices with an edge, and ``edge_imbalance``, without the diagonal.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("libra", balance)

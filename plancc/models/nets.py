@@ -226,7 +226,7 @@ def _block_nets(
     Nets of one pin are left out, but `num_columns` counts them.
 
     Parameters:
-        rows, ptr, columns: Nonzeros of the block, see `plancc.sampling.batch.BatchLayer`.
+        rows, ptr, columns: The `plancc.sampling.batch.BatchLayer`.
         place (int64[n]): Working memory, -1 everywhere before and after the call.
         seen_vertex (bool[n]), seen_nonzero (bool[num_nonzeros]): Set to True for the block.
     """

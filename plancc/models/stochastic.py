@@ -130,10 +130,7 @@ class StochasticModel(Model):
         return replace(self, vertex_data=vertex_data)
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Say why the matrix does not suit the model; "" if it suits.
-
-        Hubs and many parts make a search too long (`MAX_HUB_GAINS`).
-        """
+        """Return why hubs and many parts make a search too long (`MAX_HUB_GAINS`), or ""."""
         needed = np.bincount(matrix.indices, minlength=matrix.num_vertices)
         vertex = int(needed.argmax())
         most = int(needed[vertex])
@@ -409,10 +406,7 @@ def fitted_cut(
 def _among(
     indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.int32], inside: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Return the CSR pattern of the nonzeros (i, j) for which `inside` is True for both i and j.
-
-    Rows of other vertices stay, but are empty.
-    """
+    """Return the CSR pattern of nonzeros (i, j) with `inside` True for i and j; all rows stay."""
     rows = np.repeat(np.arange(len(inside)), np.diff(indptr))
     kept = inside[rows] & inside[indices]
     counts = np.bincount(rows[kept], minlength=len(inside))

@@ -151,11 +151,7 @@ def capacities_of(balance: str | Balance) -> tuple[float, ...] | None:
 
 
 def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int64]:
-    """Return the weights of `constraints` as one array, in the form that a `Problem` has.
-
-    The array is int64[num_vertices], or int64[num_vertices, num_constraints] for several
-    constraints.
-    """
+    """Return `constraints` as one array, int64[num_vertices] or [num_vertices, num_constraints]."""
     return _stacked(constraints(matrix, balance))
 
 

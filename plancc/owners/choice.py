@@ -80,7 +80,7 @@ class Contest:
         hops: Whether the plan may have node-aware exchange.
         why: Name of a candidate -> reason why it is not tried; "" if it is tried.
         forms: The forms, in the order in which they are tried.
-        begin, priced: Time at which pricing began, and the seconds that it took.
+        begin, priced: Time at which pricing began, and seconds of pricing.
         table: For every form so far, its entry in the table of candidates.
         answers: For every form so far, its owners; None if no owners were found.
         least: Seconds of the quickest search that exceeded its budget; 0 without such a search.
@@ -205,10 +205,7 @@ class Contest:
         return with_stop_note(replace(found, how=found.how | how, about_owners=notes), task)
 
     def _notes(self, best: Candidate, unfits: Mapping[str, str]) -> Iterator[str]:
-        """Yield notes for the user about candidates that were left out, and about a bad `best`.
-
-        A `best` is bad if it is worse than a random partition.
-        """
+        """Yield notes on candidates left out, and on a `best` worse than a random partition."""
         left_out = ", ".join(name for name, said in unfits.items() if said)
         if left_out:
             yield (

@@ -1,15 +1,8 @@
 """Find owners of rows and nonzeros, for models of edge plans.
 
-`plancc.owners.rows` finds owners for row plans. There are three ways to find owners:
-
-    the model needs a search, and    `plancc.search.edges` finds the owners
-    the user names no partitioner
-
-    the model needs a search, and    the partitioner finds the owners; they are refined if the
-    the user names a partitioner     partitioner cannot minimise the objective itself
-
-    the model needs no search        the model assigns the nonzeros; each row gets the owner that
-                                     saves the most rows (`VectorOwners`)
+A model without a search assigns the nonzeros; each row gets the owner that saves the most rows
+(`VectorOwners`). Otherwise `plancc.search.edges` or a partitioner that the user names finds the
+owners. A partitioner's owners are refined if the partitioner cannot minimise the objective.
 """
 
 from __future__ import annotations

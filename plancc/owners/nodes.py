@@ -62,10 +62,11 @@ def pays(matrix: Graph, topology: Topology) -> bool:
 
 
 def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> SearchResult:
-    """Search for owners: first nodes, then ranks, if the task has a topology and `pays` agrees.
+    """Search for owners: first nodes, then ranks, if the task has a topology and `pays` is True.
 
     If `limits` is None, `find` searches in one level. For objective "time", `others` of the result
-    includes the owners of searches in two levels; `how` names the topology of the owners.
+    includes owners of searches in two levels. `how` names the topology if the owners are from two
+    levels.
     """
     matrix, num_parts, report = asked.matrix, asked.task.num_parts, asked.report
     options, nodes = asked.task.search_options, asked.task.options.nodes

@@ -48,10 +48,7 @@ def graph_entries(source: Source, model: str, options: Mapping[str, Any]) -> dic
 
 
 def plan_entries(wishes: PlanOptions, seed: int, predicted: int) -> dict[str, Any]:
-    """Return the entries of the provenance about memory and about link prediction, by name.
-
-    `seed` is the seed of the split of the links; `predicted` is the compile's memory in bytes.
-    """
+    """Return the entries of the provenance about memory and about link prediction, by name."""
 
     def named(given: Any) -> str:
         is_path = isinstance(given, str | os.PathLike)

@@ -87,10 +87,7 @@ class Assigner:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Context manager that adds to errors that `model` assigns blocks of the process grid.
-
-        The user may not have named `model`.
-        """
+        """Context manager that adds to errors that `model` assigns blocks of the process grid."""
         try:
             yield
         except InputError as error:
@@ -153,8 +150,7 @@ class Request:
     def for_graph(self, graph: Graph, data: VertexData) -> Self:
         """Return the request, with widths, training mask and fixed rows for a graph and its data.
 
-        Widths that the user does not give follow from the data, or are defaults without features or
-        labels.
+        Widths that the user does not give follow from features and labels, or are defaults.
         """
         widths, options = DataWidths.of(data), self.task.options
         self.assigner.check_graph(graph.num_vertices, data)

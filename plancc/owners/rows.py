@@ -1,13 +1,8 @@
-"""Find owners of rows, for row plans. Which of three ways is used depends on the model:
+"""Find owners of rows, for row plans.
 
-the model needs a search, and    `plancc.search` finds the owners
-the user names no partitioner
-
-the model needs a search, and    the partitioner finds the owners; they are refined if the
-the user names a partitioner     partitioner cannot minimise the objective itself, or rebalanced if
-                                 there are several limits and a part is above one of them
-
-the model needs no search        the model assigns the rows itself
+A model without a search assigns the rows itself. Otherwise `plancc.search` or a partitioner that
+the user names finds the owners. A partitioner's owners are refined if the partitioner cannot
+minimise the objective, or rebalanced if a part is above one of several limits.
 """
 
 from __future__ import annotations
@@ -237,10 +232,7 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
 def with_clusters(
     data: VertexData, matrix: Graph, clusters: int, seed: int, time_limit: float | None
 ) -> VertexData:
-    """Return the vertex data with equally large clusters, which a partitioner finds.
-
-    InputError is raised if the data has clusters already.
-    """
+    """Return the vertex data with equally large clusters, which a partitioner finds."""
     if data.clusters is not None:
         raise InputError(f"cannot add {clusters} clusters: the vertex data has clusters already")
     check_num_parts(matrix.num_vertices, clusters, "cluster")

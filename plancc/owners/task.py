@@ -1,9 +1,4 @@
-"""Types for the step that finds owners: what it gets, and what it returns.
-
-Task       a model, a number of parts and options of a search, which must suit each other
-Unowned    a matrix for which owners must be found, with a task and a balance
-Ownership  the owners found, with entries for the provenance and notes for the user
-"""
+"""Types for the step that finds owners: its input (`Task`, `Unowned`) and its result."""
 
 from __future__ import annotations
 
@@ -62,10 +57,7 @@ class Task:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """The objectives that the user may name; empty if there is nothing to check.
-
-        There is nothing to check if the user names no objective, or if the model is auto.
-        """
+        """The objectives that the user may name; empty without a named objective, or for auto."""
         if self.options.objective is None or self.model.layout == "any":
             return ()
         return (*self.model.own_objectives, *OBJECTIVES)
@@ -89,8 +81,8 @@ class Task:
         """Whether plancc searches for owners; it then chooses partitioners and refinements itself.
 
         A named partitioner replaces the search. If no other model has this model's default
-        objective, such as the edge cut of gp, only options ask for a search. Without them, METIS
-        finds the owners, as in the paper.
+        objective, such as the edge cut of gp, only options ask for a search. Without such options,
+        METIS finds the owners, as in the paper.
         """
         model, options = self.model, self.options
         if not model.searched or options.named:
