@@ -122,7 +122,7 @@ class StochasticModel(Model):
         return cls(sampler_options=of_sampler, **given)
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless a mini-batch has one block for all layers, or one each."""
+        """Raise InputError unless a mini-batch has one block, or one for each of `num_layers`."""
         make_sampler(self.sampler, 1, **self.sampler_options).check_layers(num_layers)
 
     def with_data(self, vertex_data: VertexData) -> StochasticModel:
@@ -351,8 +351,8 @@ def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
 
     A row is sent to a part that has c pins of the row's net, without the source, with probability
     reach[c]. This is approximated by ``alpha * (c > 0) + beta * c``, exactly for c = 1 and for half
-    of the pins. So a net becomes a net with the cost alpha, and several nets with the cost beta:
-    every pin with the source. Costs are scaled: alpha + beta is `FITTED_COST`. Nets whose cost is
+    of the pins. So every net keeps its pins with the cost alpha, and every pin gets a net with the
+    source, of cost beta. Costs are scaled: alpha + beta is `FITTED_COST`. Nets whose cost is
     rounded to 0 are left out.
     """
     assert hypergraph.net_sources is not None

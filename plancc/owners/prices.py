@@ -1,7 +1,7 @@
 """Prices, which tell model ``auto`` before any search which of its candidates are promising.
 
-A price is the predicted time of an epoch, for the owners that the model assigns. If the model needs
-a search, one partitioner finds these owners quickly.
+A price is the predicted time of an epoch, for owners from the model. If the model needs a search,
+the owners are from one quick partitioner.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Assigner:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Context manager that adds to errors that `model` assigns blocks of the process grid."""
+        """Context manager that explains in errors: `model` assigns blocks of the process grid."""
         try:
             yield
         except InputError as error:

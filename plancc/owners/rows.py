@@ -232,7 +232,7 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
 def with_clusters(
     data: VertexData, matrix: Graph, clusters: int, seed: int, time_limit: float | None
 ) -> VertexData:
-    """Return the vertex data with equally large clusters, which a partitioner finds."""
+    """Return the vertex data with clusters of about equal size, which a partitioner finds."""
     if data.clusters is not None:
         raise InputError(f"cannot add {clusters} clusters: the vertex data has clusters already")
     check_num_parts(matrix.num_vertices, clusters, "cluster")

@@ -95,8 +95,8 @@ class Task:
     def objective(self) -> str | None:
         """Objective of the search, or of the refinement of a partitioner's owners; else None.
 
-        If the user names none, a search minimises the model's default objective; the volume, if no
-        other model has this default.
+        If the user names no objective, a search minimises the model's default objective; or the
+        volume, if no other model has this default.
         """
         model, asked = self.model, self.options.objective
         if model.of_batches:
@@ -121,8 +121,8 @@ class Task:
     def handed_on(self) -> dict[str, str]:
         """{"objective": the user's objective} if the model must get it as an option, else {}.
 
-        The model has objectives of its own then, and a partitioner minimises one without a search
-        by plancc.
+        The model has objectives of its own then, and a partitioner minimises the user's without a
+        search.
         """
         asked = self.options.objective
         if asked is None or self.objective is not None or not self.model.own_objectives:
