@@ -196,7 +196,7 @@ def _mask(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:
 
 
 def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
-    """Return targets as booleans if all are 0 or 1, else as float32; a row of NaN is unknown."""
+    """Return targets as booleans if all are 0 or 1, else as float32; NaN in a row means unknown."""
     if array.ndim == 1 and array.dtype.kind == "f":
         array = array[:, np.newaxis]
     if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "biuf":
