@@ -178,7 +178,8 @@ def _is_everybodys(place: Path) -> bool:
 def _temporary() -> tuple[Path, bool]:
     """Return a temporary folder to which nobody else can write, and whether it is new.
 
-    The code in the folder is executed, so a usual folder must be this user's, and closed to others.
+    The code in the folder is executed, so the usual folder must be this user's, and closed to
+    others.
     """
     user = os.getuid()
     place = Path(tempfile.gettempdir(), f"plancc-kernels-{user}")
@@ -334,9 +335,9 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version of a kernel, which refers only to called functions with constants.
+    """A compiled version of a kernel, which keeps references only to functions that use constants.
 
-    numba imports the modules of all functions to which a version refers; others are not needed.
+    numba imports the module of every function in a reference; other functions do not need theirs.
     """
 
     def _find_referenced_environments(self) -> list[Any]:

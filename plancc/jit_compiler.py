@@ -127,7 +127,7 @@ def _lean_overloads() -> Iterator[None]:
     """Context manager in which numba's implementations of functions count as inner functions.
 
     Code outside the ``with`` block does not find implementations made inside, because numba looks
-    up by the flags of the caller.
+    up implementations by the flags of the caller.
     """
     cpu = target_registry["cpu"]
     usual = jit_registry.pop(cpu)  # a registry accepts no key twice

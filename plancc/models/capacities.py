@@ -45,7 +45,7 @@ def relative_capacities(num_parts: int, capacities: Capacities) -> npt.NDArray[n
 
 
 def read_capacities(path: str | os.PathLike[str]) -> tuple[float, ...]:
-    """Read finite capacities above 0 from a text, separated by blanks, commas or line ends."""
+    """Read capacities above 0 from a text file, separated by blanks, commas or line ends."""
     found = []
     for line, text in data_lines(path, read_bytes(path).splitlines(), comments=(b"#",)):
         for word in text.replace(b",", b" ").split():

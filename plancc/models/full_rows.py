@@ -24,8 +24,8 @@ class FullRows:
     Attributes:
         rows, columns: Number of rows, and of columns, that are more than half full.
         share: Share of the nonzeros in these rows and columns, above 0.5.
-        hubs: Whether a row or column has `HUB` times the nonzeros of a part; else full rows are
-            similar, as in a clique.
+        hubs: Whether a row or column has over `HUB` times the nonzeros of a part. Otherwise full
+            rows are similar, as in a clique.
     """
 
     rows: int
