@@ -1,9 +1,7 @@
 """Read files in a child process, because a damaged file may crash a native library or block it.
 
-HDF5 keeps most of its structures without checksums. One damaged byte there can crash HDF5, or make
-it loop for ever and ignore signals. `ask` starts ``python -P -m MODULE PATH SECONDS PARENT
-REQUEST``, a child process whose ``main()`` calls `answer`. `ask` returns the reply of the child. If
-the child fails in any way, `ask` raises an error whose message is one sentence.
+One damaged byte can crash HDF5, or make HDF5 loop for ever and ignore signals. `ask` starts
+``python -P -m MODULE PATH SECONDS PARENT REQUEST``, whose ``main()`` calls `answer`.
 """
 
 from __future__ import annotations
@@ -28,16 +26,8 @@ CPU_SECONDS = 4
 def ask(module: str, path: str, seconds_per_byte: float, request: Any = None) -> dict[str, Any]:
     """Start `module` in a child process that reads a file; return the child's reply.
 
-    Parameters:
-        module: Full name of a module whose ``main()`` calls `answer`.
-        path: The file that the child reads.
-        seconds_per_byte: CPU time that the child may use for every byte of the file, in addition
-            to `CPU_SECONDS`.
-        request (JSON value): Further input of the child.
-
-    Raises:
-        InputError: If the child reports an error, with the child's message. Also if the child
-            crashes, takes too long or gives no reply, with a message that says so.
+    The ``main()`` of `module` calls `answer`. Its CPU time is `CPU_SECONDS` plus `seconds_per_byte`
+    for every byte of the file. A crash, a timeout or a missing reply raises InputError.
     """
     seconds = int(CPU_SECONDS + os.path.getsize(path) * seconds_per_byte)
     words = [path, str(seconds), str(os.getpid()), json.dumps(request)]
@@ -75,11 +65,7 @@ def _limit_cpu(seconds: int) -> None:
 def answer(work: Callable[[str, Any], dict[str, Any]]) -> None:
     """Do the work of a child process, print the reply, and end the process.
 
-    The child's command line, which `ask` made, limits the CPU time.
-
-    Parameters:
-        work: Function ``work(path, request)`` that returns the reply: a dict that is not empty and
-            can be written as JSON.
+    ``work(path, request)`` returns the reply: a dict that is not empty, for JSON.
     """
     path, seconds, parent, request = sys.argv[1:]
     die_with_parent(int(parent))

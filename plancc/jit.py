@@ -1,33 +1,27 @@
 """The cache of compiled kernels, and the choice of the process that compiles a kernel.
 
-Kernels are kept in the first of these folders that can be written:
+Kernels are kept in the first of these folders that can be written. They are looked up in all
+folders, because a container image may have kernels in a read-only environment:
 
 1. ``NUMBA_CACHE_DIR``, if it is set; folders 2 and 3 are then ignored;
 2. ``var/cache/plancc`` of the environment (`sys.prefix`);
 3. ``plancc`` in the user's cache folder (``XDG_CACHE_HOME``, else ``~/.cache``);
 4. a folder of this user among the temporary files; a warning says when it is made.
 
-Kernels are looked up in all of these folders, because a container image may have kernels in a
-read-only environment. A kept kernel is used only if all of the following are the same as when it
-was compiled: the contents of its source and of the sources of kernels that it calls; the constants
-that it reads; the fields of the named tuples in its module; the processor; the versions of Python
-and numba; and numba's `SETTINGS`. Paths and times of files do not matter. numba's own cache
-compares fewer things (numba#10821), and unpickles a file before it compares.
+A kept kernel is used only if its sources, constants, named tuples, processor, versions of Python
+and numba, and `SETTINGS` are unchanged. numba's own cache compares fewer things (numba#10821), and
+unpickles a file before it compares.
 
-A kernel is code, so other users must not be able to plant one. A file is used only if it belongs to
-this user, to root or to the owner of the environment, and if neither the file nor its folder is
-writable for everybody. A file that plancc makes is writable only for its owner. A kernel is not
-kept if its source is not a file on disk, but for instance a notebook or a zip archive.
+A kernel is code, so other users must not be able to plant one. A file must belong to this user, to
+root or to the owner of the environment. Neither file nor folder may be writable for everybody.
 
-If there is no kernel for exactly this processor, a kernel for the processor's level of the
-architecture (such as x86-64-v3) is used: it gives the same bits, at nearly the same speed. `plancc
-warm-up --portable` compiles such kernels, and wheels have them in the folder `SHIPPED`.
+Without a kernel for exactly this processor, a kernel for the processor's level (such as x86-64-v3)
+is used, with the same bits. `plancc warm-up --portable` compiles such kernels, and wheels have them
+in the folder `SHIPPED`.
 
-If several processes miss the same kernel at the same time, such as the ranks of a node, only one
-compiles it: it holds a lock on a file beside the kernel; the others wait, then load the kernel. The
-wait counts as compilation (`plancc.clock`). The system releases the lock if its holder dies, and a
-process that has waited for `PATIENCE` compiles by itself. A process holds at most one lock, so that
-processes cannot wait for each other in a circle. If files cannot be locked, all processes compile.
+If several processes miss the same kernel, only one compiles it, and holds a lock on a file beside
+the kernel. The others wait, at most `PATIENCE`; the wait counts as compilation (`plancc.clock`). A
+process holds at most one lock, so that processes cannot wait for each other in a circle.
 """
 
 from __future__ import annotations
@@ -95,7 +89,7 @@ INTERVAL = 0.02
 def dispatcher(function: Any, options: dict[str, Any]) -> Any:
     """Return a dispatcher as `numba.njit` does; ``cache=True`` means this module's cache.
 
-    With the versions of numba in `TESTED`, the dispatcher is plancc's own, else it is numba's.
+    If the version of numba is not in `TESTED`, the dispatcher is numba's own.
     """
     if numba.config.DISABLE_JIT:
         return function
@@ -142,10 +136,7 @@ def candidates() -> list[Path]:
 
 @cache
 def folder() -> Path:
-    """Return an existing folder for compiled kernels: the first of `candidates` that is writable.
-
-    If none is writable, return a temporary folder, with a warning if it is new.
-    """
+    """Return the first writable folder of `candidates` for kernels, else a temporary folder."""
     lasting = candidates()
     for place in lasting:
         if is_writable(place):
@@ -187,8 +178,8 @@ def _is_everybodys(place: Path) -> bool:
 def _temporary() -> tuple[Path, bool]:
     """Return a temporary folder to which nobody else can write, and whether it is new.
 
-    The code in the folder is executed. So a folder with the usual name is used only if it belongs
-    to this user, and no other user can read or write it. Otherwise a new folder is made.
+    The code in the folder is executed, so the usual folder must be this user's, and closed to
+    others.
     """
     user = os.getuid()
     place = Path(tempfile.gettempdir(), f"plancc-kernels-{user}")
@@ -241,10 +232,7 @@ def processor() -> Processor:
 
 
 def levels(processor: Processor) -> list[str]:
-    """Return the names of the levels in `LEVELS` that a processor supports, best first.
-
-    A level, such as "x86-64-v3", is a set of instructions that its processors have.
-    """
+    """Return the levels of instructions (such as "x86-64-v3") that a processor has, best first."""
     triple, _, features = processor
     return [
         name
@@ -267,14 +255,12 @@ def _trusted(path: Path) -> bytes:
 class KernelCache:
     """Compiled versions of one kernel, in all folders for kernels; each version is one file.
 
-    A file begins with a SHA-256 digest of the rest of the file and of everything that the kernel
-    depends on. If the digest differs, the file is ignored.
+    A file begins with a SHA-256 digest of the rest of the file and of all that the kernel depends
+    on.
 
     Parameters:
-        function (function): The Python function of the kernel.
-        is_portable: Whether a kernel is allowed that was compiled for all processors of a level in
-            `LEVELS`, such as "x86-64-v3", and not for this processor. False if the compiler may
-            reorder sums, because results then depend on the width of vectors.
+        is_portable: Whether kernels for all processors of a level in `LEVELS` are allowed. False if
+            the compiler may reorder sums, because results then depend on the width of vectors.
     """
 
     def __init__(self, function: Any, is_portable: bool = True) -> None:
@@ -284,9 +270,8 @@ class KernelCache:
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return a compiled version from the cache; None if this process must compile the kernel.
 
-        If the method returns None, this process usually holds the lock of the kernel. numba calls
-        the method before it compiles. numba's own cache would first load the compiler's data on
-        NumPy, which takes 0.2 s; a compiled kernel needs only the run-time library.
+        After None, this process usually holds the kernel's lock. numba's own cache would first load
+        the compiler's data on NumPy (0.2 s), without need.
         """
         rtsys.initialize(target_context)
         found = self._find(sig, target_context)
@@ -297,11 +282,9 @@ class KernelCache:
         return found and CompileResult._rebuild(target_context, *found)
 
     def _find(self, sig: Any, target_context: Any) -> Any:
-        """Return the saved kernel for this processor, else the one for its level, else None.
+        """Return the saved kernel for this processor, else for its highest level, else None.
 
-        The level is the highest that the processor reaches, such as x86-64-v3. Lower levels are not
-        used, because they would round differently: below x86-64-v3 there is no fused multiply-add.
-        All folders for kernels are searched.
+        Lower levels would round differently: below x86-64-v3 there is no fused multiply-add.
         """
         own = target_context.codegen().magic_tuple()
         takes_level = self._is_portable and os.environ.get(PORTABLE) != "0"
@@ -352,11 +335,9 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version of a kernel. Of the functions that it calls, it keeps few references.
+    """A compiled version of a kernel, which keeps references only to functions that use constants.
 
-    By default, numba keeps a reference to every called function, and imports the function's module
-    when it loads the reference. This class keeps references only to functions that use constants,
-    since other functions do not need their modules.
+    numba imports the module of every function in a reference; other functions do not need theirs.
     """
 
     def _find_referenced_environments(self) -> list[Any]:
@@ -381,10 +362,7 @@ def _stamp(function: Any) -> str:
 
 
 def _compiled_in(function: Any, seen: set[Any]) -> Iterator[str]:
-    """Yield, as strings, the sources, constants and fields of named tuples that a function uses.
-
-    The functions that it calls are included; `seen` holds functions that are done.
-    """
+    """Yield sources, constants and fields of named tuples that a function and its callees use."""
     seen.add(function)
     yield _content(function.__code__.co_filename)
     for name in _names(function.__code__):
@@ -416,10 +394,9 @@ def _is_constant(value: Any) -> bool:
 
 @cache
 def _content(path: str) -> str:
-    """Return a hash of a source file.
+    """Return a hash of a source file; a random hash if the file changed since this program began.
 
-    If the file changed after this program began, the hash is random, because the program may have
-    imported the earlier source.
+    The program may have imported the earlier source.
     """
     changed = os.stat(path).st_mtime > BEGIN
     return sha256(Path(path).read_bytes() + (os.urandom(16) if changed else b"")).hexdigest()
@@ -474,10 +451,7 @@ class _Lock(event.Listener):
 
 
 def _locked(descriptor: int) -> bool:
-    """Lock the open file `descriptor` for this process; return whether this succeeded.
-
-    If another process has the lock, wait for it at most `PATIENCE` seconds.
-    """
+    """Lock an open file within `PATIENCE` seconds; return whether this process has the lock."""
     listener, end, waits = compilation(), time.monotonic() + PATIENCE, False
     try:
         while time.monotonic() < end:

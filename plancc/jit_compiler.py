@@ -1,19 +1,16 @@
 """A compiler for kernels, which makes numba compile each function only once per entry point.
 
-numba makes every function that a kernel calls a separate entry point: optimised machine code, a
-wrapper for Python and a wrapper for C. numba does this for every combination of argument types, and
-distinguishes even narrow integers and literal constants. But most of these functions are called
-only by kernels, and every kernel holds a copy of them. This compiler differs as follows:
+numba makes every function an entry point, with wrappers for Python and C, for every combination of
+argument types. But most functions are called only by kernels, which hold copies of them. So:
 
 - A function that Python calls is compiled without the wrapper for C.
-- A function that only kernels call is *inner*. It is typed and lowered to LLVM's language once for
-  integers of any width. It is optimised and translated only together with the kernel that calls it.
-  numba's implementations of NumPy's functions are treated in the same way.
+- A function that only kernels call is *inner*, as are numba's implementations of NumPy. It is
+  lowered to LLVM's language once for integers of any width, and optimised only with its callers.
 - Inner functions that make no arrays do not count references, because their callers hold the
   arrays.
 - Types of calls are cached, because type inference asks for the same types in every round.
 
-Arithmetic and results are the same, bit by bit.
+Results are the same, bit by bit.
 """
 
 from __future__ import annotations
@@ -39,13 +36,7 @@ types: Any = numba_types  # its type annotations lack some names
 
 
 class Kernel(CPUDispatcher):
-    """A compiled function, for calls from Python and from other kernels.
-
-    Parameters:
-        py_func: The Python function.
-        locals (dict, optional): Types of local variables, as in numba.
-        targetoptions (dict): Options of `numba.njit`.
-    """
+    """A compiled function, for calls from Python and other kernels; parameters are as in numba."""
 
     def __init__(
         self, py_func: Any, locals: Any = None, targetoptions: Any = None, **_: Any
@@ -55,10 +46,11 @@ class Kernel(CPUDispatcher):
         self._inner: dict[Any, Any] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the kernel. Raise the exception of a signal's handler, such as KeyboardInterrupt.
+        """Run the kernel, and raise the exception of a signal's handler, such as KeyboardInterrupt.
 
-        If a signal comes while numba converts the results to Python objects, numba goes on and the
-        interpreter raises SystemError. This method then raises the handler's exception."""
+        If a signal comes while numba converts results, the interpreter would otherwise raise
+        SystemError.
+        """
         try:
             return super().__call__(*args, **kwargs)
         except SystemError as error:
@@ -77,18 +69,12 @@ class Kernel(CPUDispatcher):
         return template, pysig, args, {}
 
     def get_overload(self, sig: Any) -> Any:
-        """Return the key of the inner function with the signature `sig`.
-
-        numba generates a call of an inner function from this key.
-        """
+        """Return the key of the inner function with signature `sig`, for numba's call of it."""
         args, _ = sigutils.normalize_signature(sig)
         return self._inner[tuple(args)].entry_point
 
     def _passed(self, kind: Any) -> Any:
-        """Return the type in which an argument is passed: int64 for all signed integers.
-
-        A literal becomes its type; other types stay the same.
-        """
+        """Return the type in which an argument is passed: int64 for all signed integers."""
         kind = types.unliteral(kind)
         is_signed = isinstance(kind, types.Integer) and kind.signed
         return types.int64 if is_signed else kind
@@ -140,8 +126,8 @@ class _Key:
 def _lean_overloads() -> Iterator[None]:
     """Context manager in which numba's implementations of functions count as inner functions.
 
-    numba looks up an implementation by the flags of its caller. So code outside the ``with`` block
-    does not find the implementations that were made in the block.
+    Code outside the ``with`` block does not find implementations made inside, because numba looks
+    up implementations by the flags of the caller.
     """
     cpu = target_registry["cpu"]
     usual = jit_registry.pop(cpu)  # a registry accepts no key twice
@@ -262,10 +248,7 @@ class _Memory:
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _Borrowing(FunctionPass):
-    """A step of the compiler that stops the counting of references in a function.
-
-    It does so if the function uses only arrays of its caller.
-    """
+    """A compiler pass that stops reference counting in functions that make no arrays."""
 
     _name = "plancc_borrowing"
 
@@ -314,9 +297,8 @@ class _Library(JITCodeLibrary):
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
         """Return the data for the cache: the machine code, and the names of its functions.
 
-        For linking, numba expects the code in LLVM's language too. Kernels that call the function
-        do not link this code: they link an inner function (`_InnerLibrary`). So the data have empty
-        functions with the same names in place of that code.
+        Empty functions replace the LLVM code that numba expects: kernels link an `_InnerLibrary`
+        instead.
         """
         names = [each.name for each in self._final_module.functions if not each.is_declaration]
         stubs = "\n".join(f'define void @"{name}"() {{ unreachable }}' for name in names)
@@ -331,10 +313,7 @@ class _Library(JITCodeLibrary):
         ll_module.data_layout = self._codegen._data_layout
 
     def _link_into(self, module: Any) -> None:
-        """Add to `module` the code of all functions that this library's function calls.
-
-        Functions that are called indirectly are added too.
-        """
+        """Add to `module` the code of all functions that this library calls, also indirectly."""
         todo, seen = self._linking_libraries[::-1], set()
         while todo:
             library = todo.pop()

@@ -18,11 +18,8 @@ _LOADING = threading.RLock()
 class LazyKernel:
     """A kernel that `plancc.jit` loads or compiles at its first call.
 
-    Parameters:
-        function: The Python function of the kernel.
-        plain: Whether the uncompiled Python function may run in place of the kernel, if the
-            arguments have few elements; see `PLAIN`.
-        options: Options of `numba.njit`. ``cache=True``: `plancc.jit` keeps compiled versions.
+    If `plain` is true, the Python function may run instead, for arguments with few elements
+    (`PLAIN`).
     """
 
     __wrapped__: Callable[..., Any]
@@ -66,8 +63,7 @@ class LazyKernel:
 def njit(*functions: Any, plain: bool = False, **options: Any) -> Any:
     """Decorate a function like `numba.njit`, but return a `LazyKernel`.
 
-    ``cache=True`` means the cache of `plancc.jit`. Kernels release the interpreter lock, so other
-    threads run and signals are handled.
+    ``cache=True`` means the cache of `plancc.jit`. Kernels release the interpreter lock.
     """
     options = {"nogil": True} | options
     if functions:

@@ -18,40 +18,25 @@ UNLIMITED = 1 << 60
 
 
 def available_memory(root: Path = ROOT) -> int | None:
-    """Return how many bytes of memory this process may still take.
+    """Return the bytes of memory that this process may still take; None if unknown.
 
-    Parameters:
-        root: Folder with ``proc`` and ``sys``.
-
-    Returns:
-        The smallest of the system's available memory and what is left below the limits of the
-        process's control groups; None if the system reports neither (systems other than Linux).
+    The limits of control groups count. `root` is the folder with ``proc`` and ``sys``.
     """
     found = [*_bytes(root / "proc/meminfo", "MemAvailable:"), *_group_limits(root)]
     return max(0, min(found)) if found else None
 
 
 def give_back_at_once() -> None:
-    """Make the C library return freed arrays to the system at once.
+    """Make the GNU C library return freed arrays to the system at once; do nothing for others.
 
-    By default, the GNU library keeps freed memory of arrays up to 32 MiB for reuse, and never
-    returns memory below a block in use. For other C libraries, this function does nothing.
+    By default, GNU keeps freed arrays up to 32 MiB for reuse, and memory below a block in use.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 def check_memory(wanted: int, what: str) -> None:
-    """Raise InputError if a source needs more memory than this computer has left.
-
-    Parameters:
-        wanted: Number of bytes needed.
-        what: Name of the source, and of the data in it that take the memory.
-
-    Raises:
-        InputError: If fewer bytes are left. There is no error if the system does not report how
-            many are left.
-    """
+    """Raise InputError if source `what` needs more bytes than are left; not if this is unknown."""
     left = available_memory()
     if left is not None and wanted > left:
         takes, has = (f"{size / 2**20:,.0f} MiB" for size in (wanted, left))
@@ -59,18 +44,12 @@ def check_memory(wanted: int, what: str) -> None:
 
 
 def held_memory() -> int:
-    """Return the number of bytes of memory that this process uses, without mapped files.
-
-    Return 0 if the system does not report them.
-    """
+    """Return the bytes of memory that this process uses, without mapped files; 0 if unknown."""
     return next(_bytes(ROOT / "proc/self/status", "RssAnon:"), 0)
 
 
 def _bytes(file: Path, name: str) -> Iterator[int]:
-    """Read a file in ``/proc``: yield the number of bytes in its line that begins with `name`.
-
-    Yield nothing if there is no such line.
-    """
+    """Yield the number of bytes in the line of a ``/proc`` file that begins with `name`, if any."""
     with suppress(OSError, ValueError):
         for line in file.read_text().splitlines():
             if line.startswith(name):
@@ -78,10 +57,7 @@ def _bytes(file: Path, name: str) -> Iterator[int]:
 
 
 def _group_limits(root: Path) -> Iterator[int]:
-    """Yield the bytes left below the limits of control groups, version 1 or 2.
-
-    Memory that only caches files counts as free.
-    """
+    """Yield the bytes left below control groups' limits (version 1 or 2); cached files are free."""
     with suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -106,13 +82,7 @@ def _left(group: Path, limit: str, usage: str) -> Iterator[int]:
 
 
 def _cached(group: Path) -> int:
-    """Return how many bytes of a control group's memory are cached files.
-
-    The system would drop cached files to free memory. Mapped files are included.
-
-    Parameters:
-        group: Folder of the control group.
-    """
+    """Return the bytes of a control group's memory that are cached files, also mapped files."""
     cached = 0
     with suppress(OSError, ValueError):
         for line in (group / "memory.stat").read_text().splitlines():

@@ -56,11 +56,7 @@ combination must be refused; the message shows this value as ``{0}``."""
 
 
 def refuse(rows: Rows, asked: Any) -> None:
-    """Raise InputError if `asked`, an object with options, has a combination that is refused.
-
-    `rows` maps error messages to tests of combinations (see `Rows`). The error has the message of
-    the first test that finds a combination.
-    """
+    """Raise InputError with the message of the first test in `rows` that refuses `asked`."""
     for sentence, combination in rows.items():
         if wrong := combination(asked):
             raise InputError(sentence.format(wrong, asked=asked))
@@ -72,10 +68,9 @@ def models_that(able: str) -> str:
 
 
 def _objective_of_others(asked: Any) -> tuple[str, str] | None:
-    """Return two phrases for an error if the asked objective belongs only to other models.
+    """Return the models with the asked objective, and the asked model's objectives, for an error.
 
-    The first names the models that have the objective, the second the objectives of the asked
-    model. Return None if the asked model has the objective, or if no model has it as its own.
+    Return None if the asked model has the objective, or if no model has it as its own.
     """
     known, name = asked.objectives, asked.options.objective
     owners = [n for n, each in MODELS.loaded().items() if name in each.own_objectives]
@@ -282,13 +277,9 @@ class SearchOptions(PartitionOptions):
         object.__setattr__(self, "machine", machine)
 
     def of_parts(self, num_parts: int) -> Self:
-        """Return a copy with one capacity per part.
+        """Return a copy with one capacity per part: the given capacities, or the machine's speeds.
 
-        The capacities are the given capacities, else the speeds of the machine. If there are
-        neither, the options are returned unchanged.
-
-        Raises:
-            InputError: If the number of capacities, or of speeds, does not fit `num_parts`.
+        If there are neither, the options are returned unchanged.
         """
         if self.capacities is not None:
             check_capacities(self.capacities, num_parts)
@@ -298,10 +289,7 @@ class SearchOptions(PartitionOptions):
 
     @property
     def named(self) -> tuple[str, str] | None:
-        """Name and value of the option `partitioner` or `preset`, if one is given; else None.
-
-        Such an option chooses a partitioner that is used in place of the search.
-        """
+        """Name and value of option `partitioner` or `preset`, which replaces a search, or None."""
         own, usual = vars(self), vars(PartitionOptions)
         given = [name for name in ("partitioner", "preset") if own[name] != usual[name]]
         return (given[0], own[given[0]]) if given else None
@@ -336,10 +324,7 @@ class SearchOptions(PartitionOptions):
         return self.predictor.time(matrix, num_parts, self.grid)
 
     def for_search(self) -> tuple[str, str]:
-        """Return effort and objective of a search; raise InputError for an unknown objective.
-
-        If the user gives none, the effort is `EFFORT`, and the objective is "volume".
-        """
+        """Return effort and objective of a search, by default `EFFORT` and "volume"."""
         objective = self.objective or "volume"
         check_choice("objective", objective, OBJECTIVES)
         return self.effort or EFFORT, objective

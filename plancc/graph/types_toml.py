@@ -14,9 +14,7 @@
 A matrix has a row for every destination vertex and a column for every source vertex. An edge list
 or a Parquet file has two columns of vertex numbers, which count from 0 within each type. The
 destination is in the first column, or in the second if the names of the columns say so
-(`plancc.graph.claims.is_source_first`). The entry of a type with vertex data is a table: the count
-of vertices, and files by the names in `plancc.graph.vertexdata`. Edge features are optional, and
-have a row for every edge of the file.
+(`plancc.graph.claims.is_source_first`). Edge features have a row for every edge of the file.
 """
 
 from __future__ import annotations
@@ -67,12 +65,7 @@ def graph_files(folder: str) -> list[str]:
 def _read_head(
     folder: str,
 ) -> tuple[dict[str, int], dict[Relation, str], dict[str, dict[str, str]], dict[Relation, str]]:
-    """Read ``types.toml``.
-
-    Returns:
-        counts, files, data, features: Number of vertices of every type; file of every relation;
-            files of vertex data by type and name; file of edge features by relation.
-    """
+    """Return vertex counts, and the files of relations, vertex data and edge features."""
     path = os.path.join(folder, HEAD)
     head = read_toml(path)
     counts, listed = head.pop("types", None), head.pop("relations", None)
@@ -109,10 +102,7 @@ def _read_head(
 
 
 def _check_file(folder: str, name: Any, what: str) -> str:
-    """Return `name`; raise InputError unless it is the name of a file inside the folder.
-
-    `what` begins the message, and says what the file is for.
-    """
+    """Return the file name `name`; raise InputError unless the file is inside the folder."""
     inside = isinstance(name, str) and not os.path.isabs(name) and ".." not in name.split("/")
     if not inside or not os.path.isfile(os.path.join(folder, name)):
         raise InputError(f"{what}: '{shown(name)}' is not a file inside the folder")
@@ -144,15 +134,9 @@ def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> d
 def read_relations(
     path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
 ) -> Graph:
-    """Read the graph of a folder with a ``types.toml``.
+    """Read the graph of a folder with a ``types.toml``; see `plancc.graph.formats.read_graph`.
 
-    Parameters:
-        path, pattern: See `plancc.graph.formats.read_graph`.
-        symmetrize, transpose: Must be false; true raises InputError.
-
-    Raises:
-        InputError: For a wrong ``types.toml``, a missing or wrong file, and a file with more rows
-            or columns than vertices.
+    InputError is raised if `symmetrize` or `transpose` is true.
     """
     folder = os.fspath(path)
     if symmetrize or transpose:
@@ -195,11 +179,9 @@ def read_edges(path: StrPath, *, keys: Mapping[str, str]) -> dict[Relation, Any]
 def _matrix(
     path: str, relation: Relation, counts: dict[str, int], pattern: bool
 ) -> tuple[Graph, IntArray, IntArray]:
-    """Read the file of a relation.
+    """Return the graph of a relation's file, and both ends of its nonzeros, int[nonzeros] each.
 
-    Returns:
-        graph, row, column: The graph of the file, and both ends of its nonzeros, int[nonzeros]:
-            numbers within the destination type and within the source type.
+    Rows are numbered within the destination type, columns within the source type.
     """
     source, _, destination = relation
     sizes, where = [counts[destination], counts[source]], f"{path}: {in_words(relation)}"
@@ -230,12 +212,9 @@ def _matrix(
 def _read_file(
     path: str, name: str, relation: Relation, counts: dict[str, int], pattern: bool
 ) -> tuple[Graph, bool]:
-    """Read the file of a relation.
+    """Return the graph of a relation's file, and whether the first column holds the sources.
 
     Errors and warnings of the reader are reworded: some of its advice does not fit a relation.
-
-    Returns:
-        graph, turned: The graph of the file, and whether the file's first column holds the sources.
     """
     reader: Format = FORMATS[name]
     source, _, destination = relation
@@ -271,10 +250,7 @@ def _read_file(
 
 
 def _first_far(reader: Format, path: str, sizes: list[int]) -> int:
-    """Return the index of the first edge of a table whose source or target is out of range.
-
-    `sizes` are the bounds of the vertex numbers in the table's two columns.
-    """
+    """Return the index of a table's first edge with an end out of range; `sizes` are the bounds."""
     assert reader.entries is not None
     ends = [np.stack(edges[:2]) for edges in reader.entries(path, keep_ids=True)]
     wrong = np.concatenate(ends, axis=1) >= np.array(sizes)[:, None]

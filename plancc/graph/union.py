@@ -36,22 +36,9 @@ RECTANGULAR = ".*(of type '(rows|columns)' have no edges|'columns A rows' has no
 
 
 def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], source: Source) -> Graph:
-    """Return the union graph of several relations.
+    """Return the union graph of several relations; it is undirected if its pattern is symmetric.
 
-    If some relations have values, the edges of all other relations get the value 1. The graph is
-    undirected if its pattern is symmetric.
-
-    Parameters:
-        counts: Number of vertices of every type.
-        entries: Entries of every relation, with vertex numbers from 0 within their types.
-        source: Source of the graph.
-
-    Raises:
-        InputError: For an index out of range; see also `Types` and `build_graph`.
-
-    Warns:
-        PlanccWarning: If a relation has no entries, if vertices are in no relation, if ids seem not
-            to count from 0 within a type, and if two relations have the same edges.
+    If some relations have values, the edges of all other relations get the value 1.
     """
     with_source = f"{source.name}: "
     try:
@@ -97,12 +84,9 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
 
 
 def with_ids(graph: Graph, of_types: Sequence[npt.NDArray[Any] | None]) -> Graph:
-    """Return the graph with ids of its vertices.
+    """Return the graph with vertex ids, given by type; None stands for the ids 0, 1, 2, ...
 
-    Parameters:
-        of_types: For every type, the ids of its vertices, int64 or bytes[count], which are
-            distinct; None for the ids 0, 1, 2, ... If the ids of one type are names, the ids of
-            all types become names.
+    Ids of a type are distinct. If the ids of one type are names, the ids of all types become names.
     """
     assert graph.types is not None
     counts = graph.types.counts.values()
@@ -116,10 +100,7 @@ def with_ids(graph: Graph, of_types: Sequence[npt.NDArray[Any] | None]) -> Graph
 
 
 def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Iterator[str]:
-    """Yield remarks about ids that seem to count over all types, or to count from 1.
-
-    Ids should count from 0 within every type.
-    """
+    """Yield remarks about ids that seem to count over all types or from 1, not from 0 in a type."""
     least = [
         (relation, name, int(ends.min()))
         for relation, (row, column, _) in entries.items()
@@ -140,10 +121,7 @@ def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Ite
 
 
 def _twins(entries: Mapping[Relation, Entries]) -> Iterator[str]:
-    """Yield a remark for each relation that lists the same edges as another relation.
-
-    Both relations join the same two types, and list the same pairs of numbers in the same order.
-    """
+    """Yield a remark for each relation with the types and the list of edges of another relation."""
     seen: dict[Any, Relation] = {}
     for relation, (row, column, _) in entries.items():
         key = frozenset((relation[0], relation[2])), len(row), int(row.sum()), int(column.sum())
@@ -167,8 +145,7 @@ def _parallel(
 ) -> Graph:
     """Return the graph of relations, some of which are parallel (they join the same two types).
 
-    Entries that have the same row, column and relation are merged, as in `build_graph`. Nonzeros
-    are sorted by row, column and relation.
+    Entries with equal row, column and relation are merged. Nonzeros are sorted by these three.
     """
     n, (row, column) = types.num_vertices, ends
     check_num_vertices(n, source.name)
@@ -192,8 +169,7 @@ def _parallel(
 def without_relations(graph: Graph) -> Graph:
     """Return the graph without relations; nonzeros with the same row and column are summed.
 
-    Such nonzeros belong to relations that join the same two types. Searches need the result, in
-    which the columns of every row are distinct.
+    Searches need the result, in which the columns of every row are distinct.
     """
     if graph.relation is None:
         return graph
@@ -211,11 +187,7 @@ def rectangular(
     symmetrize: bool = False,
     transpose: bool = False,
 ) -> Graph:
-    """Return the graph of a rectangular matrix: two types, "rows" and "columns", and one relation.
-
-    Raises:
-        InputError: If there are no rows or no columns, or if `symmetrize` is true.
-    """
+    """Return the graph of a rectangular matrix: types "rows" and "columns", and one relation."""
     row, column, values = entries
     if transpose:
         shape, row, column = (shape[1], shape[0]), column, row

@@ -36,20 +36,9 @@ def check_vertex_data(
     where: str = "",
     names: Mapping[str, str] | None = None,
 ) -> VertexData:
-    """Return vertex data in the dtypes that plans hold.
+    """Check vertex data, and return the data in the dtypes that plans hold.
 
-    Parameters:
-        arrays: Arrays by some of the names in `SOURCE_KEYS`.
-        graph: The graph of the vertices.
-        where: Beginning of all error messages.
-        names: Name of every array in messages, by its key in `arrays`; None if messages use the
-            keys.
-
-    Raises:
-        InputError: For a wrong number of rows or dimensions, NaN or infinity, labels that are not
-            integers >= -1, masks that are not boolean, clusters that are not integers >= 0 or far
-            above the number of vertices, integer targets other than 0 and 1, labels together with
-            targets, or weights below 0. The message names key and value.
+    The keys of `arrays` are in `SOURCE_KEYS`; `names` maps keys to names for messages.
     """
     names = names or {}
     checked: dict[str, Any] = {key: each for key, each in arrays.items() if each is not None}
@@ -85,18 +74,12 @@ def of_one_type(graph: Graph, name: str) -> Graph:
 
 
 def data_by_type(found: Mapping[str, VertexData], types: Types) -> VertexData:
-    """Return the vertex data of a graph with vertex types.
-
-    `found`: vertex data by type; types without data may be missing.
-    """
+    """Return the vertex data of a graph with vertex types; `found` may lack types without data."""
     return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
 
 
 def check_labels(data: VertexData, where: str, graph: Graph) -> None:
-    """Raise InputError for a class number far above the number of classes that occur.
-
-    The message names the vertex by its id in the source.
-    """
+    """Raise InputError for a class number far above the number of classes that occur."""
     for name, each in data.of_type.items():
         vertices = as_vertices(0 if each.labels is None else len(each.labels))
         check_labels(each, f"{where}: type '{shown(name)}'", vertices)
@@ -145,17 +128,7 @@ def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
 
 
 def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[Any]:
-    """Return features converted to their `feature_type`.
-
-    Raise InputError if a number is not finite.
-
-    Parameters:
-        what: Beginning of all error messages.
-        first: Index of the first row, for messages.
-
-    Warns:
-        PlanccWarning: If large numbers lose digits.
-    """
+    """Return features in their `feature_type`; raise InputError unless all numbers are finite."""
     if array.dtype.kind not in "biuf":
         cure = "save it as float32 or integers"
         raise InputError(f"{what} holds '{array.dtype}', not real numbers; {cure}")
@@ -223,10 +196,7 @@ def _mask(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:
 
 
 def _targets(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
-    """Return targets as booleans if all are 0 or 1, else as float32.
-
-    A row of NaN stands for a vertex whose targets are unknown.
-    """
+    """Return targets as booleans if all are 0 or 1, else as float32; NaN in a row means unknown."""
     if array.ndim == 1 and array.dtype.kind == "f":
         array = array[:, np.newaxis]
     if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "biuf":
@@ -282,16 +252,9 @@ def sparse_features(archive: Archive, graph: Graph) -> npt.NDArray[np.float32]:
 
 
 def dense(matrix: Any, path: StrPath, what: str) -> npt.NDArray[np.float32]:
-    """Return a sparse matrix of scipy as dense features, float32[rows, columns].
+    """Return a CSR or CSC array of scipy as dense features, float32[rows, columns].
 
-    Parameters:
-        matrix: csr_array or csc_array.
-        path: The file of the matrix.
-        what: Phrase that names the matrix in messages.
-
-    Raises:
-        InputError: For numbers that are not finite, and if the dense matrix is too wide or larger
-            than the memory.
+    InputError is raised if the dense matrix is too wide or larger than the memory.
     """
     rows, columns = matrix.shape
     size = f"{what}, dense of shape {matrix.shape},"

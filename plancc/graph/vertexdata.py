@@ -1,9 +1,9 @@
 """Features, labels, targets, masks and clusters of all vertices, and their names in sources.
 
 Sources have these names, all optional: ``features``; ``labels`` or ``targets``; ``train_mask``,
-``val_mask``, ``test_mask``; ``clusters``; ``weights``. Targets are a matrix of 0 and 1 if a vertex
-may have several classes, or a matrix of real numbers; sources may also call this matrix ``labels``.
-Other accepted names are in `ALIASES` and `INDEX_LISTS`.
+``val_mask``, ``test_mask``; ``clusters``; ``weights``. Targets are a matrix: of 0 and 1 if a vertex
+may have several classes, else of real numbers. Other accepted names are in `ALIASES` and
+`INDEX_LISTS`.
 """
 
 from __future__ import annotations
@@ -135,9 +135,7 @@ class DataByType:
     """Vertex data of every vertex type; the width of an array may differ from type to type.
 
     Attributes:
-        of_type: Data of the types that have data. Data of a type have a row for every vertex of
-            this type, in the order of `row_type`.
-        types: The vertex types and relations.
+        of_type: Data by type, without types that have no data; rows are in the order of `row_type`.
         row_type (int64[rows]): Index of the vertex type of every row, for the rows of all types.
     """
 
@@ -149,13 +147,9 @@ class DataByType:
     def of(
         cls, of_type: Mapping[str, VertexData], types: Types, vertices: npt.NDArray[np.integer]
     ) -> Self:
-        """Combine the data of vertex types.
+        """Combine the data of vertex types; `vertices`, int[rows], are numbered over all types.
 
-        Parameters:
-            of_type: Data of each type, in the order in which the type's vertices occur in
-                `vertices`.
-            types: The vertex types and relations.
-            vertices (int[rows]): Vertex of every row, as a vertex number of the union of all types.
+        Rows of a type's data are in the order in which the type's vertices occur in `vertices`.
         """
         kept = {name: of_type[name] for name in types.counts if name in of_type}
         return cls(kept, types, types.type_of(vertices))
@@ -171,10 +165,7 @@ class DataByType:
         return self.types.names.index(name)
 
     def take(self, order: npt.NDArray[np.integer]) -> Self:
-        """Return the data in another order: row k of the result is row ``order[k]``.
-
-        Rows are counted over all types, as in `row_type`.
-        """
+        """Return the data in another order: row k, counted over all types, is row ``order[k]``."""
         row_type, found = self.row_type[order], {}
         for name, each in self.of_type.items():
             place = np.cumsum(self.row_type == self.number(name)) - 1
@@ -211,12 +202,7 @@ def as_array(value: Any, what: str) -> npt.NDArray[Any]:
 
 
 def save_vertex_data(data: VertexData, path: StrPath) -> None:
-    """Write vertex data for `vertexsources.read_vertex_data`; features are stored dense.
-
-    Raises:
-        InputError: If there is nothing to write.
-        OutputError: If the file cannot be written.
-    """
+    """Write vertex data for `vertexsources.read_vertex_data`; features are stored dense."""
     if not (arrays := data.arrays()):
         raise InputError(f"{path}: there are no features, labels, masks or clusters to write")
     with atomic_write(path) as temporary, open(temporary, "wb") as stream:

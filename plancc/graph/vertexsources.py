@@ -81,39 +81,24 @@ def read_vertex_data(
     required: bool = True,
     allow_large: bool = False,
 ) -> VertexData:
-    """Read the data of all vertices.
+    """Read the data of all vertices from one source, or from several with different arrays.
 
     Parameters:
-        path: One source, or several sources with different arrays. Sources are:
+        path: One source, or several. Sources are:
 
             - ``.npz`` with the names of `plancc.graph.vertexdata`; sparse features (CSR) are
-              ``feat_indptr``, ``feat_indices``, ``feat_data`` and ``feat_shape``, and are made
-              dense.
+              ``feat_indptr``, ``feat_indices``, ``feat_data`` and ``feat_shape``.
             - ``.npy``: a matrix is the features, a list of whole numbers is the labels, a list of
               other numbers is the targets.
-            - ``.csv``, ``.tsv``, also ``.gz``: a table. If it has a line of names, the columns with
-              known names are read. Otherwise, a single column of integers is the labels, and
-              several columns are the features.
+            - ``.csv``, ``.tsv``, also ``.gz``: columns with known names. Without names, a single
+              column of integers is the labels, and several columns are the features.
             - A graph file or folder of a format that holds vertex data.
 
-        num_vertices: Number of rows that every array must have; or the graph, whose vertices are
-            counted.
-        format: Name of a format in `plancc.graph.formats.FORMATS`; if None, the extension decides.
-        split: Name of the split, if the source has several splits. If masks have a column for every
-            split, the index of the column.
-        keys: Names of arrays in the source, by key in `SOURCE_KEYS`, such as ``{"features":
-            "X_pca", "labels": "leiden"}``. If there are several sources, one of them must have the
-            name. ``{"id": NAME}`` is the name of the column of row ids; ``{"id": ""}`` says that
-            rows are in the order of the vertices.
-        required: Whether a source without vertex data is an error.
-        allow_large: Whether to read larger data than a file of this size should hold, and class
-            numbers far above the number of occurring classes (`plancc.graph.bounds`).
-
-    Raises:
-        InputError: For a damaged file, pickled objects, a source with none of the names, several
-            splits without a choice, and data that `check_vertex_data` refuses; the message names
-            file, key and value.
-        BackendUnavailable: If the library that reads this format is not installed.
+        num_vertices: Number of rows of every array, or the graph whose vertices are counted.
+        split: Name of the split, or index of the column in masks of several splits.
+        keys: Names of arrays in the source, by key in `SOURCE_KEYS`. ``{"id": NAME}`` is the column
+            of row ids; ``{"id": ""}`` says that rows are in the order of the vertices.
+        allow_large: Whether to accept sizes and class numbers above `plancc.graph.bounds`.
     """
     paths = [path] if isinstance(path, str | os.PathLike) else path
     graph, several = as_vertices(num_vertices), len(paths) > 1
@@ -149,12 +134,10 @@ def read_vertex_data(
 def _held(
     name: str, graph: Graph, format: str | None, split: str | None, keys: Keys, required: bool
 ) -> tuple[Mapping[str, Any] | None, str | None]:
-    """Read the arrays of a source of vertex data.
+    """Return the arrays of a source by the source's own names, and the name of the column of ids.
 
-    Returns:
-        held, ids: `held` maps the source's own names to arrays; None if the format of the source
-        holds no vertex data. `ids`: if the source is a table, the name of its column of row ids, or
-        "" if there is no such column; None for other sources.
+    The arrays are None if the format holds no vertex data. The name is "" for a table without ids,
+    and None for sources other than tables.
     """
     plain, known = name.lower().removesuffix(".gz"), format
     if format is None and required:
@@ -224,21 +207,12 @@ def vertex_data_of(
 ) -> VertexData:
     """Return the vertex data in a mapping from the source's names to arrays (NumPy, torch).
 
+    For several vertex types, `held` may map every type to such a mapping. Arrays with unknown names
+    are ignored, with a warning. For the other parameters see `read_vertex_data`.
+
     Parameters:
-        held (mapping of str to array): Arrays by the names in `SOURCE_KEYS`, `ALIASES` and
-            `INDEX_LISTS`; arrays with other names are ignored. For a graph of several vertex types,
-            `held` may map every type to such a mapping.
-        num_vertices, split, keys, required: See `read_vertex_data`.
-        where: Beginning of all error messages.
         elsewhere: Whether the names in `keys` may be in another source.
         in_order: Whether rows are in the order of the vertices, even if the source has ids.
-
-    Raises:
-        InputError: See `read_vertex_data`.
-
-    Warns:
-        PlanccWarning: If arrays are ignored, and if rows have no ids and users may not expect the
-            order of the vertices (`plancc.graph.rowids.warn_of_order`).
     """
     graph = as_vertices(num_vertices)
     if graph.types is not None and _are_by_type(held, graph.types, keys):
@@ -294,15 +268,7 @@ def vertex_data_of(
 def _check_keys(
     keys: Mapping[str, str], held: Mapping[str, Any], where: str, elsewhere: bool
 ) -> None:
-    """Raise InputError for unknown keys, and for names that the source does not have.
-
-    Parameters:
-        keys: Kind of vertex data -> name of its array in the source.
-        held: The arrays of the source, by name.
-        where: Beginning of messages.
-        elsewhere: Whether other sources may have the arrays that `held` lacks. If so, no error is
-            raised for them.
-    """
+    """Raise InputError for unknown keys, and (unless `elsewhere`) for names that `held` lacks."""
     for key in keys:
         check_choice("name of vertex data", key, (*SOURCE_KEYS, "id"))
     for name in filter(None, keys.values()):
@@ -325,14 +291,10 @@ def _move_targets(arrays: dict[str, Array], called: dict[str, str]) -> None:
 def _names_in(
     held: Mapping[str, Any], keys: Mapping[str, str], weights: int | None
 ) -> dict[str, str]:
-    """Return, by key in `SOURCE_KEYS`, the name of each array of vertex data in the source.
+    """Return the name of each array of vertex data in the source, by key in `SOURCE_KEYS`.
 
-    Parameters:
-        held: The arrays of the source, by name.
-        keys: Names that the user gives, by key.
-        weights: Number of rows that an array of vertex weights must have: the number of vertices.
-            An array with another number of rows may be edge weights, and is left out. None: any
-            number of rows is accepted.
+    Unless `weights` is None, vertex weights must have `weights` rows: other arrays may be edge
+    weights.
     """
     called = dict[str, str]()
     for key in SOURCE_KEYS:
@@ -357,8 +319,8 @@ def _data_of_types(
 ) -> VertexData:
     """Return the vertex data of a mapping of types to arrays; see `vertex_data_of`.
 
-    If `held` also has relations as keys, rows of arrays are in the order of the vertices, even if
-    `held` has ids.
+    If `held` also has relations as keys, rows are in the order of the vertices, even if `held` has
+    ids.
     """
     found, missing = {}, data_keys(keys)
     choice: Any = {"split": split, "keys": keys, "required": False, "elsewhere": True}
@@ -402,10 +364,8 @@ def _row_ids(
 ) -> str | None:
     """Return the name of the array of row ids; None if rows are in the order of the vertices.
 
-    Parameters:
-        held: All arrays of the source, by name.
-        taken: Names of arrays that have another use.
-        wanted: Name that the user has given; if None or missing in `held`, usual names are tried.
+    The user's name is `wanted`; if `held` lacks `wanted`, usual names are tried. Arrays in `taken`
+    have another use.
     """
     if wanted in held:
         return wanted
@@ -414,10 +374,7 @@ def _row_ids(
 
 
 def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
-    """Return advice, after a semicolon, on an array that may hold row ids.
-
-    Return "" if there is no such array.
-    """
+    """Return advice, after a semicolon, on an array that may hold row ids; "" without any."""
     own = {name: held[name] for name in USUAL_IDS if isinstance(held.get(name), np.ndarray)}
     name = None if held.keys() & _OF_EDGES else id_column(own, (), graph, "")
     if name is None or are_in_order(own[name], ids_of(graph)):
@@ -426,10 +383,7 @@ def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
 
 
 def _own_ids(held: Mapping[str, Any], graph: Graph) -> str | None:
-    """Return the name of the array that holds the ids of the graph's vertices, in their order.
-
-    Return None if there is no such array. `held`: all arrays of the source, by name.
-    """
+    """Return the name of the array that holds the ids of all vertices in their order, or None."""
     name, ids = ids_beside(held, graph.num_vertices) or (None, None)
     same = ids is not None and np.array_equal(like_ids_of(ids, graph), ids_of(graph))
     return name if same else None
@@ -469,10 +423,7 @@ def _mask_of(value: Any, graph: Graph, what: str) -> npt.NDArray[np.bool_]:
 
 
 def _mask_of_ids(value: Any, ids: Array, what: str) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rows whose ids are in the list `value`, bool[rows].
-
-    `ids` holds the id of every row.
-    """
+    """Return a mask of the rows whose ids are in the list `value`, bool[rows]."""
     listed = as_array(value, what).reshape(-1)
     if are_names(ids):
         listed = names_of(listed)
@@ -483,10 +434,7 @@ def _mask_of_ids(value: Any, ids: Array, what: str) -> npt.NDArray[np.bool_]:
 
 
 def _boolean_mask(mask: Array, rows: int, what: str, key: str) -> Array:
-    """Return a mask of integers 0 and 1 as booleans.
-
-    Raise InputError if the mask may be a list of vertices.
-    """
+    """Return a mask of 0 and 1 as booleans; raise InputError if it may be a list of vertices."""
     if mask.dtype.kind not in "iu" or not mask.ndim:
         return mask
     if len(mask) == rows and np.isin(mask, (0, 1)).all():
@@ -499,10 +447,7 @@ def _boolean_mask(mask: Array, rows: int, what: str, key: str) -> Array:
 
 
 def _split_column(mask: Array, split: str | None, what: str) -> Array:
-    """Return column `split` of the mask, if the mask has a column for every split.
-
-    Return other masks as an array of one axis.
-    """
+    """Return column `split` of a mask that has a column for every split; flatten other masks."""
     mask = one_column(mask)
     if mask.ndim == 2:
         count = mask.shape[1]
@@ -513,10 +458,7 @@ def _split_column(mask: Array, split: str | None, what: str) -> Array:
 
 
 def _read_array_file(name: str) -> dict[str, Array]:
-    """Return the array in the .npy file `name`, under the key "features", "labels" or "targets".
-
-    The shape and the numbers decide which of these the array is.
-    """
+    """Read a .npy file; shape and numbers decide the key: "features", "labels" or "targets"."""
     check_readable(name)
     check_kind(name, "npy")
     array = map_array(name)

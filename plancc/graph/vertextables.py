@@ -51,8 +51,8 @@ _NUMBERED = {
 def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
     """Read the arrays of a table; for the result see `arrays_of_columns`.
 
-    In a table without column names, the first column may hold ids. Of the remaining columns, a
-    single column is the labels; several columns are the features.
+    Without column names, the first column may hold ids. Of the other columns, a single column is
+    the labels, several are the features.
     """
     check_readable(name)
     check_kind(name, "table")
@@ -153,9 +153,9 @@ def _names_of(keys: Keys) -> dict[str, str]:
 
 
 def _numbered(names: Iterable[str], known: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return, for "features" and "targets", the columns with numbered names: f0, f1, ...
+    """Return the columns with numbered names (f0, f1, ...) of "features" and of "targets".
 
-    If a table also has a column with the name of the whole array, its numbered columns are ignored.
+    If a table also has a column with the name of the whole array, numbered columns are ignored.
     """
     names, found = list(names), dict[str, list[str]]()
     there = {known[name] for name in names if name in known}
@@ -182,12 +182,9 @@ def wanted_columns(names: Iterable[str], keys: Keys) -> list[str]:
 def arrays_of_columns(
     columns: Columns, keys: Keys, where: str, graph: Graph
 ) -> tuple[Columns, str]:
-    """Make arrays of vertex data from columns.
+    """Return arrays of vertex data by column, and the name of the column of row ids.
 
-    Returns:
-        arrays, ids: `arrays` maps names to arrays; None for columns that were not read or have no
-        meaning. `ids` is the name of the column of row ids (from `keys` or `id_column`); "" if
-        there is none.
+    An array is None if its column was not read or has no meaning. The name is "" without row ids.
     """
     known = _names_of(keys)
     groups = _numbered(columns, known)
@@ -231,7 +228,6 @@ class TableReading:
     Attributes:
         columns: Indices of the columns, in the order of the result; empty for all columns.
         booleans: Indices of the columns that may hold True and False.
-        names: Names of all columns, for messages.
     """
 
     columns: tuple[int, ...] = ()
@@ -254,14 +250,7 @@ def read_numbers(
 ) -> npt.NDArray[Any]:
     """Read a table of numbers, plain or .gz, as dtype[rows, columns]; ``nan`` is allowed.
 
-    Parameters:
-        mark: Separator of columns; None for blanks.
-        skipped: Number of lines to skip first.
-        reading: Columns to read; None for all.
-
-    Raises:
-        InputError: For a word that is not a number, or lines of different lengths; the message
-            names the file.
+    If `mark` is None, blanks separate the columns. The first `skipped` lines are left out.
     """
     check_readable(path)
     how: Any = {"delimiter": mark, "skiprows": skipped, "ndmin": 2, "comments": None}
@@ -288,12 +277,7 @@ def has_names(path: StrPath) -> bool:
 
 
 def line_of(path: StrPath, row: int, skipped: int) -> int:
-    """Return the line number, counted from 1, of a row of the array that `read_numbers` returns.
-
-    Parameters:
-        row: Index of the row, counted from 0.
-        skipped: As in `read_numbers`.
-    """
+    """Return the line number, from 1, of a row (from 0) of the array of `read_numbers`."""
     with open_input(path) as stream:
         rows = (n for n, line in enumerate(stream, 1) if n > skipped and line.strip())
         return next(islice(rows, row, None), row + 1 + skipped)

@@ -1,10 +1,9 @@
 """Functions that read the weights of vertices, for balance "weights".
 
-A text has a line for every vertex. A line holds one weight or several weights, separated by commas,
-tabs or blanks. If the text has a column of ids, its lines may be in any order. If the first line
-names the columns, the column of ids is found by its name, such as "id"
-(`plancc.graph.rowids.id_column`). Otherwise the first column is the column of ids if it holds every
-id once, or if it holds names while the graph's ids are names.
+A text has a line for every vertex: weights, separated by commas, tabs or blanks, and perhaps an id.
+With ids, lines may be in any order. The column of ids has a known name
+(`plancc.graph.rowids.id_column`). Without names, it is the first column, if this column holds every
+id once, or holds names while the graph's ids are names.
 """
 
 from __future__ import annotations
@@ -30,14 +29,9 @@ from plancc.graph.wholeweights import RULE, first_wrong
 
 
 def weighted(graph: Graph, weights: Any) -> Graph:
-    """Return the graph with these weights of vertices.
+    """Return the graph with vertex weights from a file (`read_weights`) or an array.
 
-    Parameters:
-        weights (path, or number[num_vertices] or number[num_vertices, num_weights]): A file that
-            `read_weights` reads, or an array in vertex order.
-
-    Raises:
-        InputError: For a wrong file or array.
+    An array is number[num_vertices] or number[num_vertices, num_weights], in vertex order.
     """
     if isinstance(weights, str | os.PathLike):
         return replace(graph, vertex_weights=read_weights(weights, graph))
@@ -53,19 +47,10 @@ def with_own_weights(graph: Graph, data: VertexData) -> tuple[Graph, VertexData]
 
 
 def read_weights(path: StrPath, graph: Graph) -> npt.NDArray[np.int64]:
-    """Read weights of all vertices of a graph.
+    """Read weights of all vertices, int64[num_vertices, num_weights]; fractions are scaled.
 
-    Parameters:
-        path: An ``.npy`` file with number[num_vertices] or number[num_vertices, num_weights]; an
-            ``.npz`` or ``.parquet`` file with a key or column "weights" or "weight" (see
-            `read_vertex_data`); or a text, plain or .gz, in the form that the module describes.
-
-    Returns:
-        int64[num_vertices, num_weights]; fractions are scaled (`plancc.graph.wholeweights`).
-
-    Raises:
-        InputError: For a file that cannot be read, a word that is not a number, a number below 0,
-            and more or fewer lines than vertices; the message names file, line and value.
+    The file is ``.npy``; ``.npz`` or ``.parquet`` with a key or column "weights" or "weight"; or a
+    text, plain or .gz, as the module describes.
     """
     name = os.fspath(path)
     plain = name.lower().removesuffix(".gz")

@@ -15,23 +15,10 @@ LARGEST = 2**53
 
 
 def whole_weights(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
-    """Return weights as whole numbers.
+    """Return weights as whole numbers, int64[n, num_weights].
 
-    A column of whole numbers is kept; a column with fractions is scaled to a mean of `SCALE`.
-
-    Parameters:
-        array (number[n] or number[n, num_weights]): Finite numbers from 0 to `LARGEST`.
-        what: Phrase that names the array in messages.
-
-    Returns:
-        int64[n, num_weights]
-
-    Warns:
-        PlanccWarning: If a column is all zeros.
-
-    Raises:
-        InputError: For other numbers and other shapes; the message names the first wrong number and
-            its row.
+    Weights must be finite, from 0 to `LARGEST`. A column with fractions is scaled to a mean of
+    `SCALE`; a column of zeros causes a warning.
     """
     if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or 0 in array.shape[1:]:
         rule = "must have a number, or several, for every vertex"

@@ -1,10 +1,8 @@
 """Readers of GraphML, GML and Pajek: text formats that list vertices, and edges with attributes.
 
-Edge u -> v is ``A[u, v]``: u needs v. An undirected edge is read in both directions. The value of
-an edge is its attribute ``weight``, or the attribute that `columns` names. If the vertices have
-distinct names, the graph keeps the names as ids. The names are the strings by which edges refer to
-vertices. If these strings are only running numbers such as n0, n1, ..., the names are the labels of
-the vertices instead.
+Edge u -> v is ``A[u, v]``: u needs v. An undirected edge is read in both directions. Ids are the
+distinct strings by which edges refer to vertices. If these strings are only running numbers such as
+n0, n1, ..., ids are the labels of the vertices.
 """
 
 from __future__ import annotations
@@ -56,17 +54,14 @@ class _Found:
     """The vertices and edges that a parser has found in a file.
 
     Attributes:
-        path: The file.
         directed: Whether an edge is directed if the edge itself does not say so.
-        vertices: Dict: the name that edges use for a vertex -> the vertex's index, from 0.
-        names: Dict: name of an attribute of vertices -> list of its values, one for every vertex in
-            the order of the indices. Any of these lists may become the ids.
-        rows: Number of rows of a two-mode network, whose first vertices are its rows; 0 for other
-            networks.
+        vertices: Index of every vertex, by the name that edges use.
+        names: Values of every attribute of vertices; any of these lists may become the ids.
+        rows: Number of rows of a two-mode network; 0 for other networks.
         ends: For every edge, the names of its source and its target.
         lines: For every edge, the number of its line in the file.
         mutual: For every edge, whether it is undirected.
-        words: For every attribute of edges, a dict: index of an edge -> value, a string.
+        words: Values of every attribute of edges, as strings, by index of the edge.
         defaults: Default values of attributes of edges, as strings.
         others: Names of ignored contents, for a warning.
     """
@@ -115,8 +110,8 @@ class _Found:
     def ids(self, of: slice = slice(None)) -> Any:
         """Return the ids of the vertices in the range `of`; None if there are no ids.
 
-        The ids are the first list in `names` that has a name for every vertex. The names must be
-        distinct, and not running numbers such as n0, n1, ....
+        Ids are the first list in `names` that is complete, distinct and not running numbers (n0,
+        n1, ...).
         """
         found: Any = None
         n = len(self.vertices)
@@ -135,8 +130,7 @@ class _Found:
     def weight(self, columns: Sequence[str] | None) -> str:
         """Return the name of the attribute that holds the values of edges; "" if there is none.
 
-        This name is the third of `columns`. If `columns` is None, the attribute is "weight", in
-        upper or lower case.
+        The name is the third of `columns`; if `columns` is None, "weight" in upper or lower case.
         """
         if columns is None:
             alike = [name for name in self.words if name.lower() == WEIGHT]
@@ -153,8 +147,7 @@ class _Found:
     def values(self, name: str) -> Any:
         """Return the values of all edges, read from the attribute `name`: float64[edges].
 
-        An edge without this attribute gets the attribute's default value in the file, or 1 if the
-        file has no default; then there is a warning.
+        A missing value is the attribute's default in the file, else 1, with a warning.
         """
         words, made = self.words[name], np.full(len(self.ends), 1.0)
         if name in self.defaults:
@@ -167,11 +160,7 @@ class _Found:
         return made
 
     def warn_of_ignored(self, weight: str) -> None:
-        """Warn of everything in the file that is not used.
-
-        Parameters:
-            weight: Name of the attribute that gives the values of edges; "" if none does.
-        """
+        """Warn of everything in the file that is not used; attribute `weight` holds edge values."""
         left = [name for name in self.words if name != weight]
         listed = [*self.others, *(f"{show(name)} of edges" for name in left)]
         numeric = [name for name in left if all(map(is_number, self.words[name].values()))]
@@ -212,11 +201,7 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
 
 
 def _between(found: _Found, row: Any, column: Any) -> tuple[Any, Any]:
-    """Return, for every edge of a two-mode network, its row and its column: int[edges] each.
-
-    Raises:
-        InputError: If an edge does not lead from a row to a column.
-    """
+    """Return the row and the column of every edge of a two-mode network: int[edges] each."""
     turned = np.array(found.mutual, np.bool_) & (column < found.rows)
     row, column = np.where(turned, column, row), np.where(turned, row, column)
     if (k := first_true((row >= found.rows) | (column < found.rows))) is not None:
@@ -463,11 +448,7 @@ class _Pajek:
     def name(self, tail: list[bytes], of: str) -> None:
         """Read the attributes at the end of a line, and record their names for a warning.
 
-        Attributes of drawings are skipped without a warning.
-
-        Parameters:
-            tail: Last words of the line.
-            of: What the line describes, for the warning: "vertices" or "edges".
+        Attributes of drawings are skipped without a warning. `of` is "vertices" or "edges".
         """
         words = iter(tail)
         for word in words:

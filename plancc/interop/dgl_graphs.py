@@ -32,10 +32,7 @@ def is_dgl(obj: Any) -> bool:
 def record_of_dgl(obj: Any, where: str) -> Record:
     """Return a record (dict) of a DGLGraph: edges with weights, number of vertices, vertex data.
 
-    For a heterogeneous graph, the record has edges by relation, and vertex data by vertex type.
-
-    Raises:
-        InputError: For a block of a mini-batch, which is not a whole graph.
+    A heterogeneous graph has edges by relation, and data by vertex type.
     """
     if getattr(obj, "is_block", False):
         raise InputError(f"{where}: is a block of a mini-batch, not a graph")
@@ -55,10 +52,7 @@ def _vertices(data: Any, count: int) -> Record:
 
 
 def _edges(ends: Any, data: Any, where: str) -> Record:
-    """Return edges as a record (a dict of arrays), with the weights and features in their `data`.
-
-    `ends`: the sources and the targets of the edges.
-    """
+    """Return a record of edges: the sources and targets `ends`, and the weights and features."""
     found = {"edge_index": np.stack([as_array(each, f"{where}: edges") for each in ends])}
     for key, names in (("edge_feat", _FEATURES), ("edge_weight", _WEIGHTS)):
         if known := [name for name in names if name in data]:
@@ -75,12 +69,7 @@ def hold(obj: Any) -> Held | None:
 
 
 def read_record(path: StrPath) -> Record:
-    """Read the only graph of a file of dgl.save_graphs.
-
-    Raises:
-        InputError: For a file with several graphs, and a file that dgl cannot read.
-        BackendUnavailable: If dgl is not installed.
-    """
+    """Read the only graph of a file of dgl.save_graphs; several graphs raise InputError."""
     check_readable(path)
     where = os.fspath(path)
     dgl = library("dgl", where, "dgl==2.1.0")

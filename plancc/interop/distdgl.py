@@ -1,18 +1,16 @@
 """Functions that read a partition of DistDGL as a part vector, and write a plan for DistDGL.
 
-DistDGL renumbers vertices part by part, and type by type within a part (its "shuffled node ids").
-In a graph of one type, this is plan order. A part's own nodes are its own rows, and its halo nodes
-are its halo rows. A part has all edges into its own nodes.
+DistDGL renumbers vertices by part, then by type (its "shuffled node ids"). With one type, this is
+plan order. A part's own nodes are its own rows, its halo nodes are its halo rows. A part has all
+edges into its own nodes.
 
-The file of a partition (``NAME.json``) gives, for every part, the range of its vertices in DGL's
-new numbers. A part vector uses the numbers of the graph before DGL renumbered it. So a mapping from
-new to old numbers must be in a file in the same folder; dgl.distributed.partition_graph returns
-this mapping if ``return_mapping=True``.
+``NAME.json`` gives the range of every part in DGL's new numbers, but a part vector needs the old
+numbers. So the mapping that dgl.distributed.partition_graph returns with ``return_mapping=True``
+must be in the same folder.
 
-The chunked format, which DistDGL's tools read, is written without importing dgl. Its files include
-a partition for the tool `dispatch_data.py` (DGL documentation, "Advanced Graph Partitioning"):
-``metadata.json`` lists the files of edges and data, ``<type>.txt`` has a part per line, and
-``partition_meta.json`` has version 1.0.0.
+The chunked format is written without dgl, with a partition for the tool `dispatch_data.py` (DGL
+documentation, "Advanced Graph Partitioning"). ``metadata.json`` lists the files of edges and data,
+``<type>.txt`` has a part per line, and ``partition_meta.json`` has version 1.0.0.
 """
 
 from __future__ import annotations
@@ -53,17 +51,10 @@ EDGE = "_N:_E:_N"
 
 
 def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
-    """Read the part of every vertex, in the order of the graph that was partitioned.
+    """Return the part of every vertex, in the order before DGL's renumbering: int32[num_vertices].
 
-    Parameters:
-        path: The .json file of the partition.
-
-    Returns:
-        int32[num_vertices]
-
-    Raises:
-        InputError: If the file does not describe a partition of DGL, if the graph is heterogeneous,
-            or if there is no mapping to the numbers before DGL's renumbering.
+    `path` is the .json file. InputError is raised for a heterogeneous graph, or without a mapping
+    to old numbers.
     """
     where = os.fspath(path)
     try:
@@ -86,13 +77,9 @@ def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
 
 
 def _ranges(held: Any, where: str) -> Int64Array:
-    """Return, for every part, the range of its vertices in DGL's numbering: int64[parts, 2].
+    """Return the range [first, last + 1] of every part in DGL's numbers: int64[parts, 2].
 
-    Part m has the vertices from entry [m, 0] up to, but not including, entry [m, 1]. Together the
-    parts have the vertices 0..n-1.
-
-    Parameters:
-        held: Value of "node_map" for the only vertex type.
+    `held` is the value of "node_map" for the only vertex type.
     """
     try:
         ranges = np.array(held)
@@ -115,11 +102,9 @@ def _checked(array: Array, what: str) -> Int64Array:
 
 
 def _original_ids(where: str, count: int) -> Int64Array:
-    """Return, for every vertex in DGL's numbers, its number before DGL's renumbering: int64[count].
+    """Return the number before DGL's renumbering, for every vertex in DGL's numbers: int64[count].
 
-    Parameters:
-        where: Path of the partition; the mapping is in a file beside it.
-        count: Number of vertices.
+    The mapping is in a file beside the partition `where`.
     """
     folder = os.path.dirname(where)
     for name in MAPPINGS:
@@ -141,13 +126,11 @@ class DistNumbers:
     """DistDGL's ids of vertices and edges: sorted by part, then by type, then in plan order.
 
     Attributes:
-        plan: The plan.
-        ntypes, etypes: Names of the types of vertices and of edges, in the order of type numbers.
-        row_type, edge_type (int64[n], int64[nnz]): Type number of every row and every nonzero, in
-            plan order.
-        row, edge (int64[n], int64[nnz]): For every DistDGL id of a vertex (edge), the position of
-            its row (nonzero) in plan order.
-        place (int64[n]): For every row in plan order, its DistDGL id; the inverse of `row`.
+        ntypes, etypes: Names of the types of vertices and of edges, by type number.
+        row_type, edge_type (int64[n], int64[nnz]): Type numbers of rows and nonzeros, in plan
+            order.
+        row, edge (int64[n], int64[nnz]): Row (nonzero) in plan order of every DistDGL id.
+        place (int64[n]): DistDGL id of every row in plan order; the inverse of `row`.
     """
 
     plan: Plan
@@ -175,13 +158,7 @@ class DistNumbers:
         return cls(plan, ntypes, etypes, row_type, edge_type, row, edge, np.argsort(row))
 
     def ranges(self, edges: bool = False) -> dict[str, list[list[int]]]:
-        """Return, for every type, a list with the range of DistDGL's ids in each part.
-
-        A range is [first id, last id + 1].
-
-        Parameters:
-            edges: Whether the ids are of edges; else they are of vertices.
-        """
+        """Return, by type, the range [first, last + 1] of vertex (or edge) ids in each part."""
         part = _part_of_row(self.plan, np.arange(self.plan.num_vertices))
         names, kind = self.ntypes, self.row_type
         if edges:
@@ -194,16 +171,10 @@ class DistNumbers:
         return {name: pairs[:, k].tolist() for k, name in enumerate(names)}
 
     def part(self, index: int, halo: Int64Array) -> dict[str, Int64Array]:
-        """Return the graph of a part's own rows and halo rows.
+        """Return the graph of a part's own rows and halo rows; `halo` is in plan order.
 
-        Parameters:
-            index: Index of the part.
-            halo: Halo rows of the part, as row numbers in plan order.
-
-        Returns:
-            dict of str to int64 array: "nodes" are DistDGL's ids of the rows, own rows first;
-            "edges" are DistDGL's ids of the edges; "source" and "target" are the ends of the edges,
-            as indices into "nodes".
+        "nodes" and "edges" are DistDGL's ids, own rows first. "source" and "target", the ends of
+        the edges, are indices into "nodes".
         """
         part = self.plan.part(index)
         own = slice(part.first_row, part.first_row + part.num_rows)
@@ -221,10 +192,9 @@ class DistNumbers:
         }
 
     def vertex_data(self) -> dict[str, tuple[Arrays, Int64Array]]:
-        """Return a pair for every vertex type: its arrays of vertex data, and offsets of the parts.
+        """Return, for every vertex type, its arrays in plan order, and the offsets of the parts.
 
-        Rows of the arrays are in plan order. The offsets are int64[num_parts + 1]: entry m is the
-        first row of part m, and the last entry is the number of rows.
+        The offsets are int64[num_parts + 1].
         """
         plan, types = self.plan, self.plan.header.types
         if types is None:
@@ -361,16 +331,10 @@ def _chunk_ptr(count: int, num_chunks: int) -> Int64Array:
 
 
 def _write_chunks(folder: Path, kind: str, arrays: Arrays, ptr: Int64Array) -> dict[str, Any]:
-    """Write arrays as .npy files, one per chunk.
+    """Write arrays as .npy files, one per chunk; return formats and files for metadata.json.
 
-    Parameters:
-        folder: Folder of the export.
-        kind: "node_data" or "edge_data"; also the name of the subfolder.
-        arrays: Arrays by name.
-        ptr: First row of every chunk, then the number of rows.
-
-    Returns:
-        For the name of every array, its format and its files, for metadata.json.
+    `kind` is "node_data" or "edge_data". `ptr` has the first row of every chunk, then the number of
+    rows.
     """
     (folder / kind).mkdir()
     told = {}

@@ -1,9 +1,8 @@
 """Reader of AnnData files (``.h5ad``): a matrix of ``obsp`` is the graph of the observations.
 
 ``A[i, j]`` is ``obsp[name][i, j]``. Features are ``X`` or a matrix of ``obsm``. Labels and masks
-are columns of ``obs``; if a column of labels is categorical, the codes of its categories are the
-classes. HDF5 may crash on a damaged file, or never finish reading it. So a child process reads the
-file with h5py (`plancc.guarded_child`), and writes the arrays into a folder.
+are columns of ``obs``; codes of categories are classes. A damaged file may crash or block HDF5, so
+h5py runs in a child process (`plancc.guarded_child`).
 """
 
 from __future__ import annotations
@@ -57,11 +56,7 @@ def _opened(path: StrPath) -> Iterator[Any]:
 
 
 def _node(file: Any, name: str) -> Any:
-    """Return the dataset or group with this name; None if the file has none.
-
-    Raises:
-        InputError: For a soft or external link, which may refer to another file.
-    """
+    """Return the dataset or group, or None; a link (perhaps to another file) raises InputError."""
     import h5py
 
     node, at = file, ""
@@ -85,12 +80,7 @@ def _names(file: Any, name: str) -> list[str]:
 
 
 def _read(file: Any, name: str) -> Array:
-    """Read a dataset.
-
-    Raises:
-        InputError: If the dataset is missing, holds objects, or claims more bytes than the file
-            has.
-    """
+    """Read a dataset; raise InputError if missing, of objects, or larger than the file."""
     import h5py
 
     node = _node(file, name)
@@ -142,14 +132,7 @@ def read_h5ad(
 ) -> Graph:
     """Read a graph whose vertices are the observations of an AnnData file.
 
-    Parameters:
-        path, pattern, flags: See `plancc.graph.formats.read_graph`.
-        keys: ``keys["graph"]`` is the name of the matrix in ``obsp``. Without it, the matrix is
-            "connectivities", or the only matrix.
-
-    Raises:
-        InputError: If the file is not AnnData, if it has several matrices and `keys` chooses none,
-            or if a matrix is damaged.
+    Its matrix in ``obsp`` is ``keys["graph"]``, else "connectivities", else the only matrix.
     """
     where = os.fspath(path)
     (name, matrix), *others = _read_in_child(path, "graph", keys or {}).items()
@@ -171,8 +154,8 @@ def read_h5ad(
 def read_h5ad_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
     """Read the vertex data of an AnnData file.
 
-    Features are the matrix ``keys["features"]`` of ``obsm``, or "X" by default. Other data, such as
-    labels, are the columns of ``obs`` that have names of vertex data.
+    Features are the matrix ``keys["features"]`` of ``obsm``, or "X" by default. Other data are
+    columns of ``obs``.
     """
     found = _read_in_child(path, "data", keys)
     key = keys.get("features", "features")
@@ -200,10 +183,9 @@ def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[st
 
 
 def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return a dict with the names of all matrices in the file.
+    """Return the graph's matrix by its name; names of other matrices map to None.
 
-    The name of the graph's matrix maps to this matrix; every other name maps to None. If
-    ``keys["graph"]`` chooses the graph's matrix, the dict has only the name of this matrix.
+    If ``keys["graph"]`` chooses the matrix, the dict has only its name.
     """
     with _opened(path) as file:
         where = file.filename
@@ -238,10 +220,7 @@ def _data(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _place(keys: Mapping[str, str]) -> str:
-    """Return the path of the feature matrix inside the file, such as "X" or "obsm/X_pca".
-
-    ``keys["features"]`` is the matrix's name in ``obsm``, or "X", which is also the default.
-    """
+    """Return the path of the feature matrix inside the file: "X" by default, or "obsm/X_pca"."""
     name = keys.get("features", "X")
     return name if name == "X" else f"obsm/{name}"
 
@@ -254,13 +233,9 @@ names that are not read."""
 def leave(path: str, request: dict[str, Any]) -> dict[str, Any]:
     """Run in the child process: read the arrays, and write each into a file.
 
-    Parameters:
-        path: The .h5ad file.
-        request: {"what": key of `READS`, "keys": mapping, "large": whether any size is allowed,
-            "folder": where to write the files}.
-
-    Returns:
-        {"files": dict from the name of an array to its file, or to None if it is not read}
+    `request` is {"what": key of `READS`, "keys": mapping, "large": whether any size is allowed,
+    "folder": where to write}. The result is {"files": name of an array -> file, or None if not
+    read}.
     """
     from scipy.sparse import save_npz
 

@@ -1,8 +1,7 @@
 """Export for hypre: text files with the IJ matrix and the communication package of every rank.
 
-Writing them does not need hypre. ``HYPRE_IJMatrixRead`` reads ``matrix.00000`` and the following
-files. ``comm.00000`` and the following files hold the arrays of ``hypre_ParCSRCommPkg``. plancc has
-the same arrays in the parts of a plan, under other names.
+``HYPRE_IJMatrixRead`` reads ``matrix.00000`` and the following files. ``comm.00000`` and the
+following files hold the arrays of ``hypre_ParCSRCommPkg``. Writing needs no hypre.
 """
 
 from __future__ import annotations
@@ -34,13 +33,10 @@ def write(plan: Plan, folder: Path) -> None:
 
 
 def _write_matrix(path: Path, part: Part, halo: Int64Array) -> None:
-    """Write the rows of one part as an IJ matrix.
+    """Write the rows of one part as an IJ matrix, numbered in plan order.
 
-    The first line has the first and the last row, and the first and the last column, of the part.
-    Every other line is a nonzero: "row column value". Rows and columns are numbered in plan order.
-
-    Parameters:
-        halo: Halo rows of the part, as row numbers in plan order.
+    The first line has the first and last row, then the first and last column. Other lines are "row
+    column value".
     """
     first, last = part.first_row, part.first_row + part.num_rows - 1
     places = np.concatenate([np.arange(first, last + 1, dtype=np.int64), halo])

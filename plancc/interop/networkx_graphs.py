@@ -1,8 +1,7 @@
 """Readers of networkx and igraph graphs in memory.
 
-Edge u -> v is ``A[u, v]``: u needs v. An undirected edge is read in both directions. The attribute
-``weight`` of an edge is its value. Ids are the nodes of networkx, or the attribute ``name`` of
-igraph's vertices, if they are distinct strings or distinct whole numbers.
+Edge u -> v is ``A[u, v]``: u needs v. An undirected edge is read in both directions. Ids are the
+nodes of networkx or the ``name`` of igraph's vertices, if distinct strings or whole numbers.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ from plancc.graph.textfile import show
 
 
 def hold(obj: Any) -> Held | None:
-    """Return a graph of networkx or igraph as a `Held`; None for other objects.
-
-    A `Held` can make a `Graph` when it is needed.
-    """
+    """Return a networkx or igraph graph as a `Held`, which makes a `Graph` when needed, or None."""
     if not hasattr(obj, "is_directed"):
         return None
     if hasattr(obj, "adj") and hasattr(obj, "nodes"):

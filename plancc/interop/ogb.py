@@ -1,12 +1,11 @@
 """Reader of the Open Graph Benchmark's folders (node and link property prediction).
 
-A folder has ``raw/edge.csv.gz`` or ``raw/data.npz``, and files of vertex data in ``raw`` too. A
-line ``u,v`` is an edge from source u to target v, hence ``A[v, u]``, as in PyTorch Geometric. The
-folder does not say whether reverse edges belong to the graph. If OGB's page of the data set says
-so, read the graph with `symmetrize`.
+A folder has ``raw/edge.csv.gz`` or ``raw/data.npz``, and files of vertex data. A line ``u,v`` is an
+edge from u to v, hence ``A[v, u]``, as in PyTorch Geometric. Only OGB's page of the data set says
+whether reverse edges belong to the graph; if so, read with `symmetrize`.
 
-A heterogeneous graph has a list of its relations in ``raw/triplet-type-list``, a folder for each
-relation in ``raw/relations``, and data by vertex type: ``raw/node-feat/TYPE``, ``split/NAME/TYPE``.
+A heterogeneous graph has its relations in ``raw/triplet-type-list`` and in folders of
+``raw/relations``, and data by vertex type: ``raw/node-feat/TYPE``, ``split/NAME/TYPE``.
 """
 
 from __future__ import annotations
@@ -59,13 +58,8 @@ def graph_files(folder: str) -> list[str]:
 def read_record(path: StrPath) -> Record:
     """Read the graph of a folder as a record: a dict with its arrays by name.
 
-    ``raw/`` holds the tables ``edge``, ``num-node-list`` and, if edges have data, ``edge-feat``,
-    each as .csv.gz or .csv; or it holds ``data.npz`` with all of them. If ``edge-feat`` has one
-    column, this column has the values of the edges. A heterogeneous graph has the files that the
-    module describes, and ``num-node-dict``.
-
-    Raises:
-        InputError: If the folder has several graphs, or if a file is missing or wrong.
+    ``raw/`` has tables (.csv.gz or .csv) or ``data.npz``. A single column of ``edge-feat`` holds
+    the values of the edges.
     """
     folder = os.fspath(path)
     if _table(folder, TRIPLES):
@@ -115,11 +109,7 @@ def _triples(folder: str) -> list[list[str]]:
 
 
 def _edges(triple: list[str]) -> str:
-    """Return the name of the table that has the edges of a relation.
-
-    Parameters:
-        triple: Source, name and destination of the relation.
-    """
+    """Return the name of the table of a relation's edges; `triple` is source, name, destination."""
     return f"raw/relations/{'___'.join(triple)}/edge"
 
 
@@ -157,12 +147,7 @@ def _relations(folder: str) -> Record:
 
 
 def _check_number(folder: str, edges: str, pair: npt.NDArray[np.integer]) -> None:
-    """Raise InputError if the file ``num-edge-list`` exists and gives another number of edges.
-
-    Parameters:
-        edges: Name of the table of edges.
-        pair: The edges, int[2, edges].
-    """
+    """Raise InputError if ``num-edge-list`` exists and gives another number of edges."""
     if name := _table(folder, os.path.join(os.path.dirname(edges), "num-edge-list")):
         where, count = os.path.join(folder, name), pair.shape[1]
         said = float(read_numbers(where).sum())
@@ -171,12 +156,7 @@ def _check_number(folder: str, edges: str, pair: npt.NDArray[np.integer]) -> Non
 
 
 def _warn_of_others(folder: str, where: str, names: Iterable[str]) -> None:
-    """Warn of files or arrays of edge data that are not read.
-
-    Parameters:
-        where: Place of the data in the folder, for the warning.
-        names: Names of all files or arrays in this place.
-    """
+    """Warn of edge data that are not read; `names` are all files or arrays at `where`."""
     stems = {name: name.partition(".")[0].replace("-", "_") for name in sorted(names)}
     left = [name for name, stem in stems.items() if stem.startswith("edge_") and stem not in _TAKEN]
     if left:
@@ -197,7 +177,7 @@ def _one_graph(counts: npt.NDArray[Any], where: str) -> int:
 def read_ogb_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
     """Read the vertex data: features, labels or targets, and the vertices of one split.
 
-    A label that is NaN becomes -1. For a heterogeneous graph, return the data by vertex type.
+    A label that is NaN becomes -1. A heterogeneous graph has data by vertex type.
     """
     folder, found = os.fspath(path), dict[str, Any]()
     if _table(folder, TRIPLES):
@@ -229,11 +209,7 @@ def _tables(folder: str, of_type: str = "") -> dict[str, Any]:
 
 
 def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
-    """Return the labels of one task as classes, int64[rows]; the labels of several tasks unchanged.
-
-    Raises:
-        InputError: If labels are not numbers, or if a label of several tasks is NaN.
-    """
+    """Return the labels of one task as classes, int64[rows]; labels of several tasks unchanged."""
     if labels.ndim == 2 and labels.shape[1] > 1:
         if np.isnan(labels).any():
             raise InputError(f"{where}: with several tasks, every label must be 0 or 1, not nan")
@@ -244,13 +220,10 @@ def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
 
 
 def _split(folder: str, split: str | None, types: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the training, validation and test vertices of one split, by vertex type.
+    """Return the vertices of one split by vertex type, then by training, validation and test.
 
-    In a graph of one type, the type is "". Return an empty dict if there is no split to choose.
-
-    Parameters:
-        split: Name of the split; None for the only split.
-        types: Mapping whose keys are the vertex types.
+    The type of a graph with one type is "". The dict is empty if there is no split; `split` None is
+    the only split.
     """
     root, names = _splits(folder)
     names = [n for n in names if any(_split_files(root, os.path.join(n, each)) for each in types)]
@@ -267,11 +240,7 @@ def _splits(folder: str) -> tuple[str, list[str]]:
 
 
 def _chosen(folder: str, names: list[str], split: str | None) -> str:
-    """Return `split` if it is in `names`; if `split` is None, return the only name.
-
-    Raises:
-        InputError: If `split` is not in `names`, or if it is None and there are several names.
-    """
+    """Return `split`, or the only name if `split` is None; raise InputError for other choices."""
     if split is None and len(names) > 1:
         cure = f"choose one by `split`, {' or '.join(names)}"
         raise InputError(f"{folder}: has several splits; {cure}")
@@ -308,8 +277,8 @@ def _split_files(root: str, name: str) -> dict[str, str]:
 def read_ogb_links(path: StrPath) -> dict[str, Any]:
     """Read positive and negative links for link prediction, from the data set's only split.
 
-    The links are in ``train.pt``, ``valid.pt`` and ``test.pt``. Instead of these files there may be
-    folders ``train``, ``valid`` and ``test``, with tables ``edge.csv.gz`` and ``edge_neg.csv.gz``.
+    The files are ``train.pt``, ``valid.pt``, ``test.pt``, or ``edge.csv.gz`` and
+    ``edge_neg.csv.gz`` in folders ``train``, ``valid``, ``test``.
     """
     folder = os.fspath(path)
     root, names = _splits(folder)

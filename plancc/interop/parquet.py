@@ -1,7 +1,6 @@
 """Edge lists in Parquet: a file, or a folder of files.
 
-A row ``u, v [, w]`` of the table is ``A[u, v]``: u needs v, as in an edge list in text. pyarrow
-reads the files, but only the columns that are needed.
+A row ``u, v [, w]`` of the table is ``A[u, v]``: u needs v, as in an edge list in text.
 """
 
 from __future__ import annotations
@@ -44,10 +43,7 @@ INDEX = "__index_level_0__"
 
 
 def parts_of(folder: str) -> list[str]:
-    """Return the Parquet files in a folder and its subfolders, sorted.
-
-    Files and folders whose names begin with ``_`` or ``.`` are left out.
-    """
+    """List the Parquet files below a folder, sorted, except names beginning with ``_`` or ``.``."""
     found = []
     for place, folders, files in os.walk(folder):
         deep = os.path.relpath(place, folder).count(os.sep) >= DEEPEST
@@ -67,19 +63,10 @@ def read_parquet(
     pattern: bool = False,
     **flags: bool,
 ) -> Graph:
-    """Read edges from the columns of Parquet files.
+    """Read edges from the columns of Parquet files; see `plancc.graph.formats.read_graph`.
 
-    The graph is undirected if every edge also occurs in reverse, else directed.
-
-    Parameters:
-        path, num_vertices, keep_ids, pattern, **flags: See `plancc.graph.formats.read_graph`.
-        columns: Names of the columns of u and v, and of the weights if edges have weights. If it is
-            empty, `plancc.graph.ids.edge_columns` finds the columns by their names.
-
-    Raises:
-        InputError: If a file is damaged or a column is missing, if an id is null or not a whole
-            number >= 0, or if a weight is not a finite number.
-        BackendUnavailable: If pyarrow is not installed.
+    `columns` names u, v and perhaps weights; if empty, `plancc.graph.ids.edge_columns` finds the
+    columns. The graph is undirected if every edge also occurs in reverse.
     """
     where = os.fspath(path)
     with _arrow_errors(where):
@@ -102,14 +89,7 @@ def read_parquet(
 
 
 class ParquetEntries(PiecewiseEdges):
-    """The edges of Parquet files, which are read in batches of rows.
-
-    Parameters:
-        path, columns, num_vertices, keep_ids, pattern: See `read_parquet`.
-
-    Raises:
-        InputError, BackendUnavailable: See `read_parquet`.
-    """
+    """The edges of Parquet files, which are read in batches of rows; see `read_parquet`."""
 
     changed = "the files changed while they were read"
 
@@ -169,12 +149,7 @@ def _edge_columns(
 ) -> tuple[Any, tuple[str, ...]]:
     """Return the files as a table that is not read yet, and the names of the columns of the edges.
 
-    Parameters:
-        columns: Names that the user gives; empty to find the columns by their names.
-        pattern: Whether weights are left out.
-
-    Raises:
-        InputError: If a column is missing or has a wrong type.
+    If `columns` is empty, the columns are found by their names.
     """
     arrow, table = library("pyarrow", where, NEEDS), _table_of(where)
     kinds = dict(zip(table.schema.names, table.schema.types, strict=True))
@@ -246,26 +221,14 @@ def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | N
 
 
 def _check_cost(numbers: int, where: str, what: str) -> None:
-    """Raise InputError if Parquet files cannot hold, or memory cannot take, so many numbers.
-
-    Parameters:
-        numbers: How many numbers the metadata of the files declare.
-        where: Path of the file or the folder.
-        what: Name of the data, for the message.
-    """
+    """Raise InputError if the files or the memory cannot hold the declared count of `numbers`."""
     wanted = numbers * BYTES_OF_NUMBER
     check_unpacked(wanted, _files_of(where), what)
     check_memory(wanted, what)
 
 
 def _files_of(where: str) -> list[str]:
-    """Return the path of the file, or the paths of the files in a folder.
-
-    Files of a folder are in the order of the numbers in their names.
-
-    Raises:
-        InputError: If a file is not readable.
-    """
+    """Return the file's path, or a folder's files in the order of the numbers in their names."""
     files = [where]
     if os.path.isdir(where):
         files = [os.path.join(where, name) for name in sorted(parts_of(where), key=natural_order)]
@@ -279,20 +242,9 @@ def read_columns(
 ) -> dict[str, npt.NDArray[Any] | None]:
     """Read columns of a table of vertices; lists of equal length become the rows of a matrix.
 
-    Parameters:
-        path: A file, or a folder of files.
-        wanted: Function that gets the names of all columns, and returns the names of the columns to
-            read. Other columns are read too if they may hold ids.
-        named: Whether ids are names; if so, any column of strings may hold ids.
-
-    Returns:
-        dict from the name of every column to its array, or to None if the column was not read. An
-            index that pandas wrote without a name has the name "index". A null number is nan.
-
-    Raises:
-        InputError: If a file is damaged, if two columns have the same name, if lists have different
-            lengths, or if values are not numbers.
-        BackendUnavailable: If pyarrow is not installed.
+    `wanted` chooses among the names of all columns. Columns that may hold ids (if `named`, any
+    strings) are read too. Columns that were not read map to None. An unnamed index of pandas is
+    "index"; a null number is nan.
     """
     where = os.fspath(path)
     arrow = library("pyarrow", where, NEEDS)
@@ -335,10 +287,9 @@ def _count_of_numbers(table: Any, chosen: list[str]) -> int:
 
 
 def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None]:
-    """Return the index of a table if pandas stored only its start, stop and step: {name: index}.
+    """Return {name: index} if pandas stored only start, stop and step of the index, else {}.
 
-    `known` has what pandas wrote about the table, or None. The name is "index" if the index has no
-    name. Return an empty dict if there is no such index, or if it is 0, 1, 2, ...
+    An index without a name is "index". An index 0, 1, 2, ... gives {} too.
     """
     for each in (known or {}).get("index_columns", ()):
         if not isinstance(each, dict) or each.get("kind") != "range":
@@ -355,12 +306,7 @@ def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None
 
 
 def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDArray[Any]:
-    """Return a column as an array: numbers, a matrix from lists of equal length, or ids from text.
-
-    Parameters:
-        what: Name of the column, for errors.
-        of_ids: Whether a column of text is allowed, as ids.
-    """
+    """Return a column as numbers, as a matrix of lists, or, if `of_ids`, as ids from text."""
     kind, rows = column.type, len(column)
     if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or (
         arrow.types.is_fixed_size_list(kind)

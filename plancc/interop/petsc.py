@@ -1,8 +1,7 @@
 """Export as binary files of PETSc: the matrix in plan order, and index sets.
 
-Writing them does not need PETSc. In PETSc every rank owns contiguous rows, as in plan order.
-``MatLoad`` and ``ISLoad`` read the files (PETSc manual, MatLoad). A file begins with a number that
-names its class; then follow big-endian 32-bit integers and doubles.
+``MatLoad`` and ``ISLoad`` read the files (PETSc manual, MatLoad); writing needs no PETSc. A file
+begins with a number that names its class; then follow big-endian 32-bit integers and doubles.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MOST = 2**31 - 1
 
 
 def write(plan: Plan, folder: Path) -> None:
-    """Write the matrix, the vertex data and, for every rank, its number of rows and its halo rows.
+    """Write the matrix, the vertex data, and every rank's number of rows and halo rows.
 
     The file "ordering.is" has the vertex of every row, in plan order.
     """

@@ -1,8 +1,7 @@
 """Readers of PyTorch Geometric's graphs: objects in memory, and files of torch.save.
 
-This module imports neither torch nor PyTorch Geometric. An edge has its source j in
-``edge_index[0]`` and its target i in ``edge_index[1]``. Vertex i reads the features of vertex j, so
-the edge is ``A[i, j]``. A sparse ``adj_t`` is ``A`` itself.
+Neither torch nor PyTorch Geometric is imported. An edge from j to i (``edge_index[0]``,
+``edge_index[1]``) is ``A[i, j]``: i reads the features of j. A sparse ``adj_t`` is ``A`` itself.
 """
 
 from __future__ import annotations
@@ -19,10 +18,7 @@ from plancc.interop.torchfile import StoredHetero, StoredObject, load_torch
 
 
 def is_data(obj: Any) -> bool:
-    """Return whether an object looks like a Data or HeteroData of PyTorch Geometric.
-
-    Also true if it looks like the dict that their ``to_dict()`` returns.
-    """
+    """Whether an object looks like a Data or HeteroData, or like the dict of its ``to_dict()``."""
     if isinstance(obj, Mapping):
         return "edge_index" in obj or "adj_t" in obj or "_global_store" in obj
     has_edges = hasattr(obj, "edge_index") or hasattr(obj, "adj_t")
@@ -30,13 +26,7 @@ def is_data(obj: Any) -> bool:
 
 
 def record_of(obj: Any, where: str) -> Record:
-    """Return a record of a graph: for a Data, its attributes by name.
-
-    For a HeteroData, return records by vertex type and by relation.
-
-    Raises:
-        InputError: If the object holds several graphs, or is not a graph.
-    """
+    """Return the arrays of a Data by name, or of a HeteroData by vertex type and relation."""
     if isinstance(obj, StoredObject):
         held = obj.state if isinstance(obj.state, dict) else {}
         held = held.get("_store", held)
@@ -59,10 +49,9 @@ def record_of(obj: Any, where: str) -> Record:
 
 
 def _only_record(obj: tuple[Any, ...] | list[Any], where: str) -> Record:
-    """Return the record (arrays by name) of the only graph in `obj`.
+    """Return the record (arrays by name) of the only graph in `obj`, else raise InputError.
 
-    `obj` is a list of graphs, or the tuple (data, slices) of an InMemoryDataset. InputError is
-    raised if it holds another number of graphs.
+    `obj` is a list of graphs, or the tuple (data, slices) of an InMemoryDataset.
     """
     whole = not isinstance(obj, list) and 2 <= len(obj) <= 3 and _is_record(obj[0])
     if not whole or any(map(_is_graph, obj[1:])):
@@ -82,10 +71,7 @@ def _is_record(obj: Any) -> bool:
 
 
 def _is_graph(obj: Any) -> bool:
-    """Return whether an object is a graph, and not the dict `slices` of an InMemoryDataset.
-
-    In this dict, which has the offsets of graphs, "edge_index" has one dimension.
-    """
+    """Whether an object is a graph, not `slices` of an InMemoryDataset (1D "edge_index")."""
     if isinstance(obj, Mapping):
         return getattr(obj.get("edge_index"), "ndim", 1) == 2
     return _is_record(obj)
@@ -100,14 +86,10 @@ def hold(obj: Any) -> Held | None:
 
 
 def read_record(path: StrPath) -> Record:
-    """Read the graph in a file as a record.
+    """Read the only graph in a file as a record.
 
-    The file holds a Data or HeteroData, the dict that its ``to_dict()`` returns, or another dict of
-    tensors; or it is the ``processed/data.pt`` of an InMemoryDataset with one graph.
-
-    Raises:
-        InputError: If the file holds several graphs, no graph, or objects other than tensors.
-        BackendUnavailable: If torch is not installed.
+    The file holds a Data, a HeteroData or a dict of tensors, or is ``processed/data.pt`` of an
+    InMemoryDataset.
     """
     return record_of(load_torch(path), os.fspath(path))
 

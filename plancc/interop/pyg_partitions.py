@@ -1,10 +1,9 @@
 """Exports of partitions for PyTorch Geometric.
 
-The first export is a cache for ClusterData, so that ClusterData does not run METIS (Chiang et al.,
-Cluster-GCN, 2019). ``part_P/metis.pt`` holds the permutations of nodes and edges in the form of
-PyTorch Geometric 2.4 and newer, and ``data.pt`` holds the graph. Writing this cache needs torch and
-torch_geometric. The second export is a partition for torch_geometric.distributed, in the form that
-its Partitioner writes. Writing this partition needs torch.
+A cache for ClusterData replaces a run of METIS (Chiang et al., Cluster-GCN, 2019).
+``part_P/metis.pt`` holds the permutations of nodes and edges as in PyTorch Geometric 2.4 and newer,
+``data.pt`` the graph. This export needs torch and torch_geometric. The other export, which needs
+torch, is a partition for torch_geometric.distributed, as its Partitioner writes.
 """
 
 from __future__ import annotations
@@ -19,10 +18,7 @@ from plancc.plan.plan import Plan
 
 
 def write_cluster(plan: Plan, folder: Path) -> None:
-    """Write the cache for PyTorch Geometric's ClusterData into `folder`.
-
-    ``data.pt`` has edges and vertex data; ``part_P/metis.pt`` has the partition into P parts.
-    """
+    """Write ``data.pt`` (edges, vertex data) and ``part_P/metis.pt`` (P parts) for ClusterData."""
     import torch
     from torch_geometric.loader.cluster import Partition
 
@@ -64,8 +60,8 @@ CLUSTER = Export(
 def write_partition(plan: Plan, folder: Path) -> None:
     """Write META.json, the maps of nodes and edges, and a folder per part.
 
-    Nodes are numbered as in the graph's source. Edges are numbered by source, then target. An edge
-    belongs to the owner of its target. The edges of a part are sorted by target, then source.
+    Nodes are numbered as in the graph's source, edges by source, then target. A part has the edges
+    into its own nodes, by target, then source.
     """
     import torch
 

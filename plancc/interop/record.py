@@ -43,22 +43,14 @@ def graph_of_record(
 ) -> Graph:
     """Return the graph of a record.
 
-    Parameters:
-        record: A record with these arrays:
+    A record has these arrays, some of them optional:
 
-            - Edges: ``edge_index``, int[2, edges], or ``adj_t``, a sparse tensor.
-            - Values: ``edge_weight``, or ``edge_attr`` or ``edge-feat`` of one column.
-            - Number of vertices: ``num_nodes``. Without it, the number of rows of the features, or
-              of other vertex data with a row for every vertex of ``edge_index``.
-            - Ids: ``n_id`` or ``ids``, n distinct whole numbers or strings.
+    - Edges: ``edge_index``, int[2, edges], or ``adj_t``, a sparse tensor.
+    - Values: ``edge_weight``, or ``edge_attr`` or ``edge-feat`` of one column.
+    - Number of vertices: ``num_nodes``, else the number of rows of vertex data.
+    - Ids: ``n_id`` or ``ids``, n distinct whole numbers or strings.
 
-        where: Name of the file or object, for messages.
-        source: Description of the file or object, which the graph keeps.
-        graph_key: Name that the record uses for ``edge_index``.
-        **reading: `pattern`, `symmetrize` and other flags of `plancc.graph.formats.read_graph`.
-
-    Raises:
-        InputError: If an array is missing or wrong; the message names the array.
+    `graph_key` is the name that the record uses for ``edge_index``.
     """
     if is_typed(record):
         return _graph_of_types(record, where, source, **reading)
@@ -118,10 +110,7 @@ def edge_index_of(edge_index: Any, where: str) -> IntArray:
 def _check_ends(pair: tuple[IntArray, IntArray], num_vertices: int, what: str, cure: str) -> None:
     """Raise InputError if an edge has a vertex that is out of range.
 
-    Parameters:
-        pair: Row 0 and row 1 of edge_index.
-        what: Name of the array, for the message.
-        cure: Advice for a vertex number that is too large.
+    `pair` is edge_index; `cure` is advice for a vertex number that is too large.
     """
     for side, ends in enumerate(pair):
         if (k := first_outside(ends, num_vertices)) is not None:
@@ -134,10 +123,7 @@ def _check_ends(pair: tuple[IntArray, IntArray], num_vertices: int, what: str, c
 
 
 def _cure(record: Record, num_vertices: int) -> str:
-    """Return advice for edges whose vertex numbers are too large.
-
-    The advice names the array that gives the number of vertices.
-    """
+    """Return advice on too large vertex numbers; it names the array that gives their number."""
     if record.get("num_nodes") is not None:
         return f"'num_nodes' is {num_vertices:,}; give the number of all vertices"
     shapes = {name: getattr(record.get(name), "shape", None) for name in (*_OF_VERTICES, *MASKS)}
@@ -174,14 +160,7 @@ def _num_vertices(record: Record, row: IntArray, col: IntArray, where: str) -> i
 def _weights(
     record: Record, edges: int, where: str, vertices: int = -1
 ) -> tuple[str, Array | None]:
-    """Return the name of the array that holds the values of the edges, and its values.
-
-    The values are number[edges]. Return "" and None if there are no values.
-
-    Parameters:
-        edges: Number of edges.
-        vertices: Number of rows of vertex data; -1 if the record has no vertex data.
-    """
+    """Return name and values, number[edges], of the array of edge values; else "" and None."""
     taken: tuple[str, Array | None] = "", None
     for name in _WEIGHTS:
         if record.get(name) is None:
@@ -213,10 +192,10 @@ def _weights(
 
 
 def edges_of_record(record: Record, where: str, graph_key: str = "edge_index") -> Any:
-    """Return the `EdgeFeatures` of a record: its features or weights; None if it has neither.
+    """Return the `EdgeFeatures` of a record: features or weights; None if there are neither.
 
-    A record with ``adj_t`` has no edge features. For a graph of several vertex types, return the
-    features by relation.
+    A record with ``adj_t`` has no edge features. With several vertex types, features are by
+    relation.
     """
     if is_typed(record):
         every = (name for name in record if isinstance(name, tuple))
@@ -257,13 +236,7 @@ def is_typed(record: Mapping[Any, Any]) -> bool:
 
 
 def held_record(record: Record, name: str, format: str) -> Held:
-    """Return a `Held`: an object in memory that another library made, and that holds a graph.
-
-    Parameters:
-        record: The content of the object: its arrays by name.
-        name: Name of the object, for messages.
-        format: Name of the format, which the source of the graph records.
-    """
+    """Return a `Held` for an object that another library made; `record` is the object's content."""
     return Held(
         name,
         partial(graph_of_record, record, name, Source(name, format=format)),
@@ -277,11 +250,7 @@ def format_of_records(
 ) -> Format:
     """Return the format of files that hold one record each: a dict with the arrays of a graph.
 
-    Parameters:
-        name: Name of the format.
-        read_record: Function that reads the record of a file.
-        extensions, others: See `Format`. If `options` has "keys", ``keys["graph"]`` is the name of
-            ``edge_index``.
+    If `options` has "keys", ``keys["graph"]`` is the name of ``edge_index``.
     """
 
     def read(path: StrPath, *, keys: Mapping[str, str] | None = None, **flags: bool) -> Graph:

@@ -1,7 +1,7 @@
 """Reader of torch.save's files: tensors, NumPy arrays and plain containers.
 
-torch.load reads with ``weights_only``, so a file cannot run code. An object of PyTorch Geometric
-becomes a `StoredObject` with the object's state, so PyTorch Geometric is not needed.
+torch.load reads with ``weights_only``, so a file cannot run code. Objects of PyTorch Geometric
+become a `StoredObject`, without this library.
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ from plancc.text import shown
 
 
 class StoredObject:
-    """An object of PyTorch Geometric in a file, without its class.
-
-    `state` is the value that pickle stored for the object, usually a dict of its attributes.
-    """
+    """The pickled `state`, usually a dict, of a PyTorch Geometric object, without its class."""
 
     state: Any = None
 
@@ -56,13 +53,7 @@ _STORED = (
 
 
 def load_torch(path: StrPath) -> Any:
-    """Read a file of torch.save.
-
-    Raises:
-        InputError: For a damaged file, and for a file with objects other than tensors, arrays,
-            containers and graphs of PyTorch Geometric.
-        BackendUnavailable: If torch is not installed.
-    """
+    """Read a file of torch.save: tensors, arrays, containers, graphs of PyTorch Geometric."""
     check_readable(path)
     name = os.fspath(path)
     torch = library("torch", name, "plancc[run]")
@@ -138,10 +129,7 @@ _DAMAGED = f"{_UNREADABLE}: it is damaged"
 
 
 def _check_stored(held: Any, name: str) -> None:
-    """Raise InputError for a tensor with more entries than are stored.
-
-    With strides of 0, a tensor of any shape may store one number.
-    """
+    """Raise InputError for a tensor with more entries than stored numbers (strides of 0)."""
     found, seen = [held], set[int]()
     while found:
         each = found.pop()
@@ -184,12 +172,9 @@ def _no_default(*_: Any) -> dict[Any, Any]:
 
 
 def _member(kind: Any, name: Any) -> StoredObject:
-    """Stand in for getattr in a pickled file, and return an empty `StoredObject`.
+    """Return an empty `StoredObject` in place of the getattr of a pickled file.
 
-    Files that Python 3.11.0 to 3.11.3 wrote call getattr to get a member of an enum.
-
-    Raises:
-        ValueError: If the file calls getattr on anything else.
+    Python 3.11.0 to 3.11.3 wrote getattr for members of an enum; other uses raise ValueError.
     """
     if kind is not StoredObject or not isinstance(name, str):
         raise ValueError("Unsupported class getattr")  # torch's own words for a refused class
@@ -200,8 +185,8 @@ def _member(kind: Any, name: Any) -> StoredObject:
 def _only_these(serialization: Any, known: list[Any]) -> Iterator[None]:
     """Context manager: files that torch loads may only contain objects of the classes `known`.
 
-    Inside the context, torch does not accept classes that other libraries have registered with
-    torch. Before torch 2.6, the context does nothing.
+    Classes that other libraries have registered with torch are refused. Before torch 2.6, nothing
+    changes.
     """
     if not hasattr(serialization, "get_unsafe_globals_in_checkpoint"):
         yield

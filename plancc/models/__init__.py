@@ -1,8 +1,7 @@
 """The registry of models. A model turns a normalised matrix into a `Problem` to partition.
 
-Every model is a `plancc.models.base.Model`: a frozen dataclass whose fields are its options, and
-whose class attributes describe it. Models do not depend on partitioner libraries, plans or file
-formats.
+A model (`plancc.models.base.Model`) is a frozen dataclass: its fields are its options, and its
+class attributes describe it.
 """
 
 from __future__ import annotations
@@ -51,11 +50,7 @@ DEFAULT_MODEL = "hp"
 
 
 def make_model(name: str, options: Mapping[str, Any]) -> Model:
-    """Make the model `name` with these options.
-
-    Raises:
-        InputError: If the model does not have an option, or if a required option is missing.
-    """
+    """Make the model `name`; raise InputError for an unknown or a missing option."""
     model_class: type[Model] = MODELS[name]
     known = model_class.option_fields()
     for option in options:
@@ -84,15 +79,7 @@ def build_problem(
 ) -> Any:
     """Call `Model.build`, check the type of the problem that it returns, and return the problem.
 
-    Parameters:
-        model: The model. It may come from a package other than plancc.
-        matrix, num_parts, balance, seed: See `Model.build`.
-        takes: Types of problems that the caller accepts.
-
-    Raises:
-        InputError: If the model cannot use the matrix or the parameters.
-        BackendError: If the problem has none of the types in `takes`. The message names the model,
-            and the package, file and line that define the model.
+    A type that is not in `takes` raises BackendError, since models may come from other packages.
     """
     problem = model.build(matrix, num_parts, balance=balance, seed=seed)
     if not isinstance(problem, takes):

@@ -18,20 +18,10 @@ from plancc.models.weights import Balance, capacities_of, check_num_parts, combi
 def block_owner(
     weights: npt.NDArray[np.int64], num_parts: int, capacities: Capacities = None
 ) -> npt.NDArray[np.int32]:
-    """Cut the vertices ``0..n-1`` into `num_parts` runs of about the same weight.
+    """Cut the vertices into `num_parts` runs of about the same weight: int32[n], nondecreasing.
 
-    A run is a range of consecutive vertices; no run is empty. Cut k ends the first k runs. It is
-    placed so that the weight of all vertices before it is as close as possible to ``k / num_parts``
-    of the total, or to the share of the total that the first k `capacities` have. Cuts are then
-    moved as little as possible so that every run has a vertex.
-
-    Parameters:
-        weights (int64[n]): Weights of the vertices. If all are 0, every vertex weighs 1.
-        num_parts: Number of runs, at most n.
-        capacities: Relative weights of the runs; None: all equal.
-
-    Returns:
-        Part of every vertex, int32[n], nondecreasing.
+    The first k runs have about ``k / num_parts`` of the weight, or the share of the first k
+    `capacities`. No run is empty. If all weights are 0, every vertex weighs 1.
     """
     n = len(weights)
     if not weights.any():
@@ -61,10 +51,7 @@ class BlockModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
-        """Cut the rows, in the order of their numbers, into blocks of about the same weight.
-
-        `seed` is not used.
-        """
+        """Cut the rows, in the order of their numbers, into blocks of about the same weight."""
         check_num_parts(matrix.num_vertices, num_parts)
         weights = combined(vertex_weights(matrix, balance))
         return Assignment(block_owner(weights, num_parts, capacities_of(balance)))

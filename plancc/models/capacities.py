@@ -19,16 +19,7 @@ Capacities = tuple[float, ...] | None
 def check_capacities(
     capacities: Sequence[float] | npt.NDArray[np.float64], num_parts: int | None = None
 ) -> tuple[float, ...]:
-    """Check capacities, and return them as floats.
-
-    Parameters:
-        capacities: A number for every part.
-        num_parts: Expected length of `capacities`; None: any length.
-
-    Raises:
-        InputError: If the list is empty or has the wrong length, or if a number is not finite or
-            not above 0.
-    """
+    """Check that there are `num_parts` finite capacities above 0, and return them as floats."""
     shape = np.array(capacities, dtype=object).shape  # ragged lists have a shape too
     if isinstance(capacities, str) or len(shape) != 1 or shape[0] == 0:
         raise InputError(
@@ -46,11 +37,7 @@ def check_capacities(
 
 
 def relative_capacities(num_parts: int, capacities: Capacities) -> npt.NDArray[np.float64]:
-    """Return the capacities divided by their mean, float64[num_parts]; exactly 1 if all are equal.
-
-    Raises:
-        InputError: If the number of capacities is not `num_parts`.
-    """
+    """Return the capacities divided by their mean, float64[num_parts]; exactly 1 if all equal."""
     if capacities is None:
         return np.ones(num_parts)
     found = np.array(check_capacities(capacities, num_parts))
@@ -58,12 +45,7 @@ def relative_capacities(num_parts: int, capacities: Capacities) -> npt.NDArray[n
 
 
 def read_capacities(path: str | os.PathLike[str]) -> tuple[float, ...]:
-    """Read capacities from a text file: numbers with blanks, commas or line ends between them.
-
-    Raises:
-        InputError: If the file cannot be read or has no numbers, or if an entry is not a finite
-            number above 0; the message names the line.
-    """
+    """Read capacities above 0 from a text file, separated by blanks, commas or line ends."""
     found = []
     for line, text in data_lines(path, read_bytes(path).splitlines(), comments=(b"#",)):
         for word in text.replace(b",", b" ").split():

@@ -13,13 +13,8 @@ from plancc.kernel import njit
 def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
     """For every nonzero, whether its column has fewer nonzeros than its row: bool[num_nonzeros].
 
-    If row i and column j have equally many nonzeros, the lower of the indices i and j is treated as
-    having fewer. So a symmetric pattern is split symmetrically. On the diagonal the result is
-    False.
-
-    Parameters:
-        indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern.
-        in_row, in_column (int64[n]): Number of nonzeros of every row, and of every column.
+    If row i and column j have equally many, the lower index counts as fewer, so that a symmetric
+    pattern is split symmetrically. On the diagonal the result is False.
     """
     with_column = np.empty(len(indices), dtype=np.bool_)
     for i in range(len(indptr) - 1):
@@ -31,19 +26,17 @@ def lighter_side(indptr: Any, indices: Any, in_row: Any, in_column: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def split_nets(indptr: Any, indices: Any, with_column: Any) -> Any:
-    """Build an expand net for every column, then a fold net for every row.
+    """Build an expand net for every column, then a fold net for every row; see `split_problem`.
 
-    Pins are vertices 0..n-1; vertex i stands for row i and for column i. Nets of one pin are left
-    out. `plancc.models.medium_grain.split_problem` defines the nets.
+    Vertex i stands for row i and for column i. Nets of one pin are left out.
 
     Parameters:
-        indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern, columns unique in a row.
-        with_column (bool[num_nonzeros]): Whether a nonzero belongs to the vertex of its column
-            (True) or to the vertex of its row (False). Always False on the diagonal.
+        with_column (bool[num_nonzeros]): Whether a nonzero belongs to its column's vertex; False on
+            the diagonal.
 
     Returns:
         net_ptr (int64[num_nets + 1]): Offsets of the nets' pins.
-        pins (int32[num_pins]): Pins; the first pin of a net is the vertex of its column or row.
+        pins (int32[num_pins]): Pins; the first pin is the vertex of the net's column or row.
         source (int32[num_nets]): For every net, the index of its column or row.
         weight (int64[n]): For every vertex, the number of nonzeros that belong to it.
         nonzero_vertex (int32[num_nonzeros]): For every nonzero, the vertex to which it belongs.

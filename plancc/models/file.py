@@ -43,13 +43,7 @@ class FileModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
-        """Take the given owners; `balance` and `seed` are not used.
-
-        Raises:
-            InputError: If there is no part vector; if it has the wrong length, or numbers that are
-                not whole; or if a part number is not in 0..num_parts-1. In the last case, the
-                message names the first vertex with such a number.
-        """
+        """Return the given owners; raise InputError for a wrong length or wrong part numbers."""
         return Assignment(part_vector(self.part, matrix.num_vertices, num_parts))
 
 
@@ -58,14 +52,7 @@ def part_vector(
 ) -> npt.NDArray[np.int32]:
     """Read and check the part of every vertex, from a file or an array: int32[num_vertices].
 
-    Parameters:
-        part: The file's path, or the array.
-        num_vertices: Number of vertices, the expected length of the vector.
-        num_parts: Number of parts; part numbers must be below this number.
-        least: Smallest part number that is allowed; -1 if a vertex may have no part.
-
-    Raises:
-        InputError: See `FileModel.build`.
+    Part numbers are from `least` (-1 if a vertex may have no part) to ``num_parts - 1``.
     """
     n = num_vertices
     check_num_parts(n, num_parts)

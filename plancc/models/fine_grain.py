@@ -48,11 +48,7 @@ class FineGrainModel(EdgeModel):
     partitioned_first: ClassVar[bool] = True
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Say why the matrix does not suit the model; "" if it suits.
-
-        The matrix does not suit if most nonzeros are in rows and columns that are more than half
-        full: a partitioner then reduces the volume only slightly (`FullRows`).
-        """
+        """Say why the matrix does not suit the model (see `FullRows`); "" if it suits."""
         full = FullRows.of(matrix, num_parts)
         if full is None:
             return ""
@@ -61,15 +57,10 @@ class FineGrainModel(EdgeModel):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> EdgeProblem:
-        """Build the problem; `seed` is not used.
+        """Build the problem: vertex k is nonzero k; the zero entries of the diagonal come last.
 
-        Vertex k is nonzero k of the CSR matrix. The vertices for zero entries of the diagonal
-        come last. Nets of columns come before nets of rows. Nets of one pin are left out. In
-        `net_sources`, the nets of column i and of row i have the vertex of the entry (i, i).
-
-        Raises:
-            InputError: If `num_parts` is not in 1..num_vertices, if `balance` is not "nnz", or if
-                the hypergraph would have more than `MAX_NUM_VERTICES` vertices.
+        Nets of columns come before nets of rows, without nets of one pin. The source of the nets of
+        column i and row i is the vertex of (i, i).
         """
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("fine-grain", balance)

@@ -18,16 +18,14 @@ MAX_GAINS = 2**29
 class FullRows:
     """Figures of a matrix whose nonzeros are mostly in rows and columns that are over half full.
 
-    Whatever the owners are, nearly every part has a nonzero in each of these rows and columns. So
-    no owners are much better than others. But a search is slow, since all parts must be considered
-    to compute how much the volume changes when a vertex moves.
+    Nearly every part has a nonzero in each of these rows and columns. So a search is slow, and
+    gains little.
 
     Attributes:
         rows, columns: Number of rows, and of columns, that are more than half full.
-        share: Share of the nonzeros that are in these rows and columns, above 0.5 and at most 1.
-        num_nonzeros: Number of nonzeros of the matrix.
-        hubs: Whether a row or column has more than `HUB` times the nonzeros that a part should
-            hold. Otherwise there are many similar full rows, as in a clique.
+        share: Share of the nonzeros in these rows and columns, above 0.5.
+        hubs: Whether a row or column has over `HUB` times the nonzeros of a part. Otherwise full
+            rows are similar, as in a clique.
     """
 
     rows: int
@@ -46,8 +44,8 @@ class FullRows:
     def of(cls, matrix: Graph, num_parts: int) -> FullRows | None:
         """Find the rows and columns that are more than half full.
 
-        Return None if they hold at most half of the nonzeros, or if the matrix is so small that a
-        search takes little time anyway (`MAX_GAINS`).
+        Return None if they hold at most half of the nonzeros, or if a search is quick anyway
+        (`MAX_GAINS`).
         """
         n, total = matrix.num_vertices, matrix.num_nonzeros
         if total * num_parts <= MAX_GAINS:

@@ -46,10 +46,7 @@ class GraphModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> WeightedGraph:
-        """Return the undirected graph of the matrix; `seed` is not used.
-
-        Vertices i and j have an edge if (i, j) or (j, i) is a nonzero.
-        """
+        """Return the undirected graph with an edge {i, j} for each nonzero (i, j) or (j, i)."""
         check_choice("objective", self.objective, OBJECTIVES)
         check_num_parts(matrix.num_vertices, num_parts)
         pattern = symmetrised(matrix)

@@ -24,14 +24,8 @@ from plancc.models.problem import Hypergraph
 def write_hmetis(hypergraph: Hypergraph, path: StrPath) -> None:
     """Write a hypergraph to a file that hMETIS, KaHyPar and Mt-KaHyPar read.
 
-    PaToH needs the file converted to its own format. Vertex weights are always written, net costs
-    only if the hypergraph has costs. Nets without a pin are left out: the format cannot hold such
-    nets, and they never cost anything.
-
-    Raises:
-        InputError: If no net has a pin, or if vertices have several weights, which the format
-            cannot hold.
-        OutputError: If the file cannot be written.
+    Nets without a pin are left out: the format cannot hold them. Several weights of a vertex raise
+    InputError.
     """
     weights = hypergraph.vertex_weights.astype(np.int64, copy=False)
     if weights.ndim > 1:

@@ -22,47 +22,39 @@ SLACK = 0.01
 class LibraModel(EdgeModel):
     """A greedy vertex cut: every edge goes to the least loaded part that holds one of its ends.
 
-    This is Libra (Xie, Yan, Li and Zhang, "Distributed power-law graph computing", NIPS 2014) as
-    Md et al. 2021 use it (section 5.1). Nonzeros (i, j) and (j, i) are one edge and stay together.
-    If (j, i) is not a nonzero, (i, j) alone is the edge. A part *holds* a vertex if it has an edge
-    of the vertex. For every edge, the model makes four lists of parts:
+    This is Libra (Xie, Yan, Li and Zhang, "Distributed power-law graph computing", NIPS 2014) as Md
+    et al. 2021 use it (section 5.1). Nonzeros (i, j) and (j, i) are one edge and stay together. A
+    part *holds* a vertex if it has an edge of the vertex. The load of a part is its number of
+    nonzeros. An edge goes to the least loaded part in the first of these lists in which some part
+    has room:
 
     1. the parts that hold both ends,
     2. the parts that hold the end with fewer nonzeros,
     3. the parts that hold the other end,
     4. all parts.
 
-    It takes the first list in which some part has room. The edge goes to the least loaded part in
-    this list. The load of a part is its number of nonzeros. The diagonal nonzero of a vertex is
-    added to the load of the part that was the first to hold the vertex. Two rules differ from
-    Libra:
+    Two rules differ from Libra:
 
     - A part has room for an edge if its load stays at or below ``1 + SLACK`` times the mean load.
-      Libra has no such bound, and can put nearly all edges into one part if it gets them in an
-      unlucky order, such as row by row.
-    - Vertices are processed one after another, in ascending order of their number of nonzeros. Each
-      vertex assigns its edges that have no owner yet. Md et al. 2021 process the edges in random
-      order; on graphs with skewed degrees, their order needs 15 to 25% more copies of vertices at
+      Without such a bound, an unlucky order, such as row by row, can put nearly all edges into one
+      part.
+    - Vertices assign their edges in ascending order of their number of nonzeros. The random order
+      of Md et al. 2021 needs 15 to 25% more copies of vertices on graphs with skewed degrees, at
       the same balance.
 
-    The owner of a row is one of the parts that hold its vertex. Vertices held by fewer parts choose
-    their owner first. Each vertex chooses the part that has the smallest sum of nonzeros and own
-    rows so far. Vertices without an edge come last, and choose among all parts.
+    The owner of a row is the part with the fewest nonzeros and own rows among the parts that hold
+    its vertex. Vertices held by fewer parts choose first. Vertices without an edge come last, and
+    choose among all parts.
     """
 
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
-        """Assign all nonzeros and rows. `seed` orders vertices that have equally many nonzeros.
+        """Assign all nonzeros and rows; `seed` orders vertices that have equally many nonzeros.
 
-        The assignment takes ``num_parts / 8`` bytes of memory for every vertex: a bit for each part
-        says whether the part holds the vertex.
-
-        Returns:
-            The owners, with the two figures of table 4 of Md et al. 2021 in `Assignment.notes`.
-            ``replication_factor`` is the mean number of parts that hold a vertex, over all
-            vertices with an edge. ``edge_imbalance`` is max / mean - 1 of the parts' numbers of
-            nonzeros off the diagonal. If there is no edge, the notes are empty.
+        The notes are the figures of table 4 of Md et al. 2021: ``replication_factor``, over
+        vertices with an edge, and ``edge_imbalance``, without the diagonal. The memory is
+        ``num_parts / 8`` bytes for every vertex.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("libra", balance)

@@ -1,7 +1,6 @@
 """Kernels of the greedy vertex cut of model ``libra``.
 
-Here the *rank* of a vertex is its position, from 0, if vertices are sorted by their number of
-nonzeros (ascending).
+Here the *rank* of a vertex is its position, from 0, in ascending order of nonzeros.
 """
 
 from __future__ import annotations
@@ -22,12 +21,8 @@ _NONE = np.iinfo(np.int64).max
 def degrees(indptr: Any, indices: Any) -> Any:
     """Count nonzeros off the diagonal, and find which entries of the diagonal are stored.
 
-    Parameters:
-        indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern.
-
     Returns:
-        in_row, in_column (int64[n]): For every row, and for every column, the number of its
-            nonzeros that are not on the diagonal.
+        in_row, in_column (int64[n]): Off-diagonal nonzeros of every row, and of every column.
         diagonal (bool[n]): Whether the diagonal entry is stored.
     """
     n = len(indptr) - 1
@@ -47,13 +42,10 @@ def degrees(indptr: Any, indices: Any) -> Any:
 class Ahead(NamedTuple):
     """For every column j, its nonzeros (i, j) in which vertex i has a higher rank than vertex j.
 
-    The rank of a vertex is its position in the order by number of nonzeros (`assign_edges`).
-
     Attributes:
         start, end (int64[n]): The nonzeros of column j are ``pairs[start[j]:end[j]]``.
-        pairs (int32[nnz, 2], or int64 if nnz is 2**31 or more): For every nonzero: its row i, and
-            its position in the CSR arrays. i ascends within a column. `assign_edges` replaces i by
-            the part that owns the nonzero.
+        pairs (int32[nnz, 2], or int64 if nnz is 2**31 or more): Row i, ascending within a column,
+            and position in the CSR arrays. `assign_edges` replaces i by the owner of the nonzero.
     """
 
     start: Any
@@ -62,13 +54,7 @@ class Ahead(NamedTuple):
 
 
 def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
-    """Find the nonzeros of every column whose row has a higher rank; return them as `Ahead`.
-
-    Parameters:
-        indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern.
-        in_column (int64[n]): Returned by `degrees`.
-        rank (int32[n]): Rank of every vertex, as the module defines it.
-    """
+    """Find the nonzeros of every column whose row has a higher rank; return them as `Ahead`."""
     start = np.cumsum(in_column) - in_column
     end = start.copy()
     width = np.int32 if len(indices) < 2**31 else np.int64
@@ -81,8 +67,8 @@ def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
 def _fill(indptr: Any, indices: Any, rank: Any, end: Any, pairs: Any) -> None:
     """Fill `pairs` and `end` of `Ahead`: the nonzeros (i, j) with rank[i] > rank[j], by column.
 
-    At the call, ``end[j]`` is the place in `pairs` of the first nonzero of column j; afterwards, it
-    is the place after the last.
+    At the call, ``end[j]`` is the place in `pairs` of column j's first nonzero; afterwards, the
+    place after its last.
     """
     for i in range(len(rank)):
         for k in range(indptr[i], indptr[i + 1]):
@@ -111,15 +97,13 @@ def assign_edges(
 
     Parameters:
         by_rank (int32[n]): The vertices, sorted by their number of nonzeros.
-        rank (int32[n]): *Rank* of every vertex: its position in `by_rank`, counted from 0.
-        indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern, columns ascending in a row.
+        rank (int32[n]): Position of every vertex in `by_rank`.
         ahead (Ahead): The result of `ahead`. The rows in its `pairs` are replaced by owners.
         diagonal (bool[n]): Whether the diagonal entry is stored.
-        held (uint64[n, ceil(num_parts / 64)]): For every vertex, in the order of `by_rank`, a bit
-            for each part: whether the part holds the vertex. All 0 at the start; set here.
+        held (uint64[n, ceil(num_parts / 64)]): For every vertex, by rank, a bit for each part that
+            holds the vertex. All 0 at the start; set here.
         room: Largest number of nonzeros that a part may have.
-        nonzero_owner (int32[nnz]): Owners of the nonzeros (i, j) in which vertex i has a lower rank
-            than vertex j. Other entries are not set here.
+        nonzero_owner (int32[nnz]): Set here for nonzeros (i, j) with rank[i] < rank[j].
 
     Returns:
         int64[num_parts]: Number of nonzeros off the diagonal in every part.
@@ -190,14 +174,7 @@ def assign_rest(
 ) -> None:
     """Copy the owners in `ahead` to `nonzero_owner`, and give diagonal nonzeros to the row's owner.
 
-    Parameters:
-        indptr (int64[n + 1]), indices (int32[nnz]): CSR pattern, columns ascending in a row.
-        ahead (Ahead): The result of `ahead`, after `assign_edges` has written owners to its
-            `pairs`.
-        diagonal (bool[n]): Whether the diagonal entry is stored.
-        owner (int32[n]): Owner of every row.
-        nonzero_owner (int32[nnz]): The array to which `assign_edges` has written some owners. All
-            other entries are set here.
+    `assign_edges` has set `ahead`, and all other entries of `nonzero_owner`.
     """
     pairs = ahead.pairs
     for i in range(len(owner)):
@@ -210,10 +187,7 @@ def assign_rest(
 
 @njit(cache=True, nogil=True)
 def num_held(held: Any) -> Any:
-    """Return how many parts hold each vertex: int32[n].
-
-    The vertices are in the order of `held`: by their number of nonzeros, ascending.
-    """
+    """Return how many parts hold each vertex, in the order of `held` (by rank): int32[n]."""
     count = np.zeros(len(held), dtype=np.int32)
     for r in range(len(held)):
         for w in range(held.shape[1]):
@@ -223,19 +197,10 @@ def num_held(held: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def choose_owners(order: Any, held: Any, load: Any) -> Any:
-    """Choose the owner of every vertex: the least loaded part that holds the vertex.
+    """Choose the owner of every vertex, int32[n] by rank: the least loaded part that holds it.
 
-    A vertex that no part holds takes the least loaded of all parts. Every vertex adds 1 to the load
-    of its owner.
-
-    Parameters:
-        order (int64[n]): The vertices in the order in which they choose. A vertex is given by its
-            *rank*: its position, from 0, if vertices are sorted by their number of nonzeros.
-        held: See `assign_edges`.
-        load (int64[num_parts]): Number of nonzeros of every part, its load at the start.
-
-    Returns:
-        int32[n]: Owners; entry r is the owner of the vertex of rank r.
+    A vertex that no part holds takes the least loaded of all parts. Vertices choose in the order
+    `order` of ranks, and add 1 to the load of their owner.
     """
     key = load * _LOAD + np.arange(len(load))
     owner = np.empty(len(order), dtype=np.int32)
@@ -254,11 +219,7 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
 def _least(key: Any, low: int, place: int) -> Any:
     """Return the least load, and the index of the first part with this load.
 
-    Parameters:
-        key (int64[num_parts]): Key of every part, which contains the part's load (`_LOAD`).
-        low, place: The result of the previous call. Loads only grow between calls. So no part has
-            a load below `low`, and no part before `place` has the load `low`: the loop can
-            continue from there.
+    `low` and `place` are the previous result. Loads only grow, so the loop continues from there.
     """
     while key[place] >= (low + 1) * _LOAD:
         place += 1
@@ -271,8 +232,7 @@ def _least(key: Any, low: int, place: int) -> Any:
 def _least_of(held: Any, r: int, s: int, key: Any) -> Any:
     """Return the least key of the parts that hold both vertices; `_NONE` if there is no such part.
 
-    r and s are the positions of the two vertices in the order by number of nonzeros. `key`,
-    int64[num_parts], is the key of every part, which contains the part's load (`_LOAD`).
+    r and s are ranks of vertices. A part's key contains its load (`_LOAD`).
     """
     best = np.int64(_NONE)
     for w in range(held.shape[1]):

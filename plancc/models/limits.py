@@ -24,11 +24,10 @@ class Bounds(NamedTuple):
 
     Attributes:
         target ([num_parts, c]): Weight up to which a part has no penalty.
-        price ([num_parts, c]): Factor of the penalty. A part that weighs more than `target` has
-            the penalty ``price / 2 * (weight - target)**2``.
+        price ([num_parts, c]): Factor of the penalty ``price / 2 * (weight - target)**2``.
         cap ([num_parts, c]): No move may increase a part's weight above this number.
-        scale ([num_parts]): The mean capacity divided by the part's capacity. Kernels multiply
-            weights by it before they compare two parts.
+        scale ([num_parts]): Mean capacity / the part's capacity, a factor before weights are
+            compared.
     """
 
     target: Any
@@ -41,22 +40,15 @@ class Bounds(NamedTuple):
 class Limits:
     """The weights that parts should share evenly, and the most that every part may weigh.
 
-    Every vertex has c weights, one for each constraint. Results for single parts have the shape
-    [num_parts, c]; results for all parts together have the shape [c]. The *even share* of a part is
-    the total weight, divided by the number of parts and multiplied by the part's relative capacity.
+    Every vertex has c weights, one for each constraint. The *even share* of a part is the total
+    weight, divided by the number of parts and multiplied by the part's relative capacity.
 
     Attributes:
-        weights (int64[n, c]): Weights of the vertices (or nonzeros), not negative. int64[n] is
-            accepted too, and becomes one column.
-        num_parts: Number of parts.
-        epsilon (float64[c]): Allowed imbalance, max / mean - 1. A single number applies to all
-            constraints.
+        weights (int64[n, c]): Weights of vertices or nonzeros; int64[n] becomes one column.
+        epsilon (float64[c]): Allowed imbalance, max / mean - 1; a single number applies to all.
         capacities: Relative sizes of the parts; None: all equal.
         names: Names of the constraints.
         relative (float64[num_parts]): Capacities divided by their mean; all 1 if they are equal.
-
-    Raises:
-        InputError: If the number of capacities is not `num_parts`.
     """
 
     weights: npt.NDArray[np.int64]
@@ -131,12 +123,11 @@ class Limits:
 
     @cached_property
     def least(self) -> npt.NDArray[np.int64]:
-        """Smallest limits of the parts' weights that can be useful, int64[num_parts, c].
+        """Smallest useful limits of the parts' weights: int64[num_parts, c].
 
-        With lower limits for all parts, no partition would respect the limits. If the capacities
-        are equal, the limit of each part is `least_maximum`. Otherwise it is the part's even share
-        times `least_factor`, but at least the weight of the lightest vertex, since no part is
-        empty.
+        No partition respects lower limits. With equal capacities, a limit is `least_maximum`.
+        Otherwise it is the even share times `least_factor`, but at least the lightest weight, since
+        no part is empty.
         """
         columns = self.weights.T
         if not self.unequal:
@@ -178,10 +169,9 @@ class Limits:
         return np.asarray(self.allowed - SLACK * self.even)
 
     def bounds(self, price: npt.NDArray[np.float64], cap: Any = None, target: Any = None) -> Bounds:
-        """Return the bounds for a sweep with this `price`; for the parameters see `Bounds`.
+        """Return the bounds for a sweep; without `cap`, moves may increase a weight to any number.
 
-        Without `cap`, moves may increase a part's weight to any number. `target` is by default
-        `Limits.target`.
+        `target` is by default `Limits.target`.
         """
         cap = np.full(self.limit.shape, np.inf) if cap is None else cap
         return Bounds(self.target if target is None else target, price, cap, 1 / self.relative)
@@ -191,23 +181,17 @@ class Limits:
         return part_weights(owner, self.weights, self.num_parts)
 
     def overload(self, loads: npt.NDArray[np.int64]) -> float:
-        """Return by how much the parts exceed their limits, summed over parts and constraints.
+        """Return by how much the parts exceed their limits, divided by even shares; 0 if none does.
 
-        The excess weight of a part is divided by its even share. The result is 0 if every part is
-        within its limit.
-
-        `loads`: weights of the parts, int64[num_parts, c], or int64[num_parts] for one constraint.
+        Parts and constraints are summed. `loads` is int64[num_parts, c], or int64[num_parts] for
+        one constraint.
         """
         over = np.maximum(loads.reshape(self.limit.shape) - self.limit, 0)
         of_one = (over / self.relative[:, None]).sum(axis=0)
         return float((of_one / np.maximum(-(-self.total // self.num_parts), 1)).sum())
 
     def imbalance(self, loads: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Return the largest ratio of a part's weight to its even share, less 1: float64[c].
-
-        There is one number for each of the c constraints; 0 if all weights are 0. For `loads`, see
-        `overload`.
-        """
+        """Return max (part's weight / even share) - 1, float64[c]; 0 if all weights are 0."""
         loads = loads.reshape(self.share.shape)
         fullest = (loads / self.relative[:, None]).max(axis=0) * self.num_parts
         return np.where(self.total > 0, fullest / np.maximum(self.total, 1) - 1.0, 0.0)
@@ -220,15 +204,7 @@ class Limits:
 def part_weights(
     owner: npt.NDArray[np.int32], weights: npt.NDArray[np.int64], num_parts: int
 ) -> npt.NDArray[np.int64]:
-    """Return the sum of the weights of every part's vertices, without rounding.
-
-    Parameters:
-        owner (int32[n]): Part of every vertex.
-        weights (int64[n] or int64[n, c]): Weights of the vertices.
-
-    Returns:
-        int64[num_parts] or int64[num_parts, c]
-    """
+    """Return the exact sum of the weights in every part: int64[num_parts] or [num_parts, c]."""
     sums = np.zeros((num_parts, *weights.shape[1:]), dtype=np.int64)
     for of_parts, of_vertices in zip(np.atleast_2d(sums.T), np.atleast_2d(weights.T), strict=True):
         np.add.at(of_parts, owner, of_vertices)
@@ -236,15 +212,10 @@ def part_weights(
 
 
 def least_maximum(weights: npt.NDArray[np.int64], num_parts: int) -> int:
-    """Return a lower bound for the weight of the heaviest part, over all partitions.
+    """Return a lower bound for the weight of the heaviest part; 0 if all weights are 0.
 
-    The bound is the largest of three numbers. The first is ``ceil(total / num_parts)``, since
-    weights are whole numbers. The second is the weight of the heaviest vertex. The third is the sum
-    of the two lightest weights among the ``num_parts + 1`` heaviest vertices, since at least two of
-    these vertices share a part. The bound is 0 if all weights are 0.
-
-    Parameters:
-        weights (int64[n]): Weights of the vertices, not negative.
+    The bound is the largest of ``ceil(total / num_parts)``, the heaviest weight, and the two
+    lightest of the ``num_parts + 1`` heaviest weights together. Two of these vertices share a part.
     """
     heaviest, even = int(weights.max(initial=0)), -(-int(weights.sum()) // num_parts)
     if 2 * heaviest > even and len(weights) > num_parts:
@@ -255,18 +226,12 @@ def least_maximum(weights: npt.NDArray[np.int64], num_parts: int) -> int:
 
 
 def least_factor(weights: npt.NDArray[np.int64], relative: npt.NDArray[np.float64]) -> float:
-    """Return a lower bound for the largest ratio of a part's weight to its even share.
+    """Return a lower bound, at least 1, for the largest ratio of a part's weight to its even share.
 
-    The bound holds for all partitions, and is at least 1. Let the even shares of the parts be
-    s_1 >= s_2 >= ... and the weights of the vertices w_1 >= w_2 >= .... Take the k heaviest
-    vertices. Either two of them share a part, whose even share is at most s_1. Or they are in k
-    different parts, and one of these has an even share of at most s_k. So some part weighs at least
-    ``min(w_k / s_k, (w_{k-1} + w_k) / s_1)`` times its even share. If k exceeds the number of
-    parts, only the second term applies.
-
-    Parameters:
-        weights (int64[n]): Weights of the vertices, not negative.
-        relative (float64[num_parts]): Capacities divided by their mean.
+    Let s_1 >= s_2 >= ... be even shares, and w_1 >= w_2 >= ... weights. Of the k heaviest vertices,
+    two share a part, or one is in a part with even share at most s_k. So the bound is ``min(w_k /
+    s_k, (w_{k-1} + w_k) / s_1)`` for the best k. If k exceeds the number of parts, only the second
+    term applies.
     """
     total, num_parts = int(weights.sum()), len(relative)
     share = np.sort(total / num_parts * relative)[::-1]
@@ -281,8 +246,5 @@ def least_factor(weights: npt.NDArray[np.int64], relative: npt.NDArray[np.float6
 
 
 def _lightest(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the smallest weight of a vertex for every constraint: int64[c].
-
-    The result is 0 if there are no vertices.
-    """
+    """Return the smallest weight of a vertex for every constraint, int64[c]; 0 without vertices."""
     return np.asarray(weights.min(axis=0) if len(weights) else np.zeros(weights.shape[1], np.int64))

@@ -1,7 +1,6 @@
-"""Model ``medium-grain`` of edge plans: a hypergraph with a vertex for every row.
+"""Model ``medium-grain`` of edge plans: a hypergraph with one vertex for row i and column i.
 
-The vertex of row i is also the vertex of column i. Every nonzero belongs to the vertex of its row
-or to the vertex of its column.
+Every nonzero belongs to the vertex of its row or to the vertex of its column.
 """
 
 from __future__ import annotations
@@ -54,11 +53,9 @@ class MediumGrainModel(EdgeModel):
         return split_problem(matrix, lighter_columns(matrix))
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Return why the matrix does not suit the model; "" if it does.
+        """Return why the matrix does not suit the model (see `FullRows`); "" if it does.
 
-        A matrix does not suit if most of its nonzeros are in rows and columns that are more than
-        half full, as in a clique: whatever the owners are, the nets of such rows have pins in
-        nearly every part. If hubs are the cause (`FullRows.hubs`), the result is "".
+        Full rows that are hubs (`FullRows.hubs`) are no reason.
         """
         full = FullRows.of(matrix, num_parts)
         if full is None or full.hubs:
@@ -75,10 +72,7 @@ def check_nonzeros_balanced(model: str, balance: str | Balance) -> None:
 
 
 def lighter_columns(matrix: Graph) -> npt.NDArray[np.bool_]:
-    """Return for every nonzero whether it belongs to its column, else to its row: bool[nnz].
-
-    `MediumGrainModel` describes to which of the two a nonzero belongs.
-    """
+    """Return for every nonzero whether it belongs to its column, else to its row: bool[nnz]."""
     in_column = np.bincount(matrix.indices, minlength=matrix.num_vertices)
     return lighter_side(matrix.indptr, matrix.indices, matrix.row_nonzeros(), in_column)
 
@@ -97,14 +91,10 @@ def split_problem(matrix: Graph, with_column: npt.NDArray[np.bool_]) -> EdgeProb
                               for which (i, j) belongs to column j: their parts have partial sums
     ========================  ==================================================================
 
-    A part receives row j once even if it has several pins of the net of column j, and the
-    connectivity counts the part once. In a fold net, a part likewise sends one partial sum. Nets of
-    one pin are left out. The source of the net of column j is vertex j, and the source of the net
-    of row i is vertex i.
+    Nets of one pin are left out. The source of the nets of column i and of row i is vertex i.
 
-    Parameters:
-        with_column (bool[num_nonzeros]): Whether a nonzero belongs to its column (True) or to its
-            row (False). Always False on the diagonal.
+    `with_column`, bool[num_nonzeros], is True if a nonzero belongs to its column, False on the
+    diagonal.
     """
     net_ptr, pins, source, weight, nonzero_vertex = split_nets(
         matrix.indptr, matrix.indices, with_column

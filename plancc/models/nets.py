@@ -15,14 +15,11 @@ from plancc.sampling.counter import GAMMA, mix
 def column_nets(indptr: Any, indices: Any) -> Any:
     """Build a net for each column: its pins are the rows with a nonzero, and the column's own row.
 
-    Nets of one pin are left out. The pins of a net, including the column's own row, ascend.
-
-    Parameters:
-        indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern, columns unique in a row.
+    Nets of one pin are left out.
 
     Returns:
         net_ptr (int64[num_nets + 1]): Offsets of the nets' pins; nets are in the order of columns.
-        pins (int32[num_pins]): The pins: indices of rows.
+        pins (int32[num_pins]): Indices of rows, ascending in a net.
         column (int32[num_nets]): For every net, the index of its column.
     """
     n = len(indptr) - 1
@@ -72,18 +69,8 @@ def column_nets(indptr: Any, indices: Any) -> Any:
 def merge_equal_nets(net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any) -> Any:
     """Merge nets that have equal pins (and equal sizes and sources if given); add up their costs.
 
-    Two nets are treated as equal if they have the same number of pins, and the same 64-bit hash of
-    pins, sizes and source.
-
-    Parameters:
-        net_ptr (int64[num_nets + 1]): Offsets of the nets' pins.
-        pins (int32[num_pins]): Pins.
-        size (int32[num_pins], or int32[0]): Sizes of the pins, if known.
-        cost (int64[num_nets]): Costs of the nets.
-        source (int32[num_nets], or int32[0]): Sources of the nets, if known.
-
-    Returns:
-        net_ptr, pins, size, cost, source of the merged nets, in another order.
+    Nets are equal if their numbers of pins are equal, and their 64-bit hashes. `size`,
+    int32[num_pins], and `source`, int32[num_nets], may be int32[0]. The result is in another order.
     """
     mark = _marks(net_ptr, pins, size, source)
     order = np.lexsort((mark, np.diff(net_ptr)))
@@ -98,11 +85,7 @@ def _mixed(x: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _marks(net_ptr: Any, pins: Any, size: Any, source: Any) -> Any:
-    """Return a hash for every net: uint64[num_nets].
-
-    The hash is computed from the net's pins, their sizes and the net's source. It does not depend
-    on the order of the pins.
-    """
+    """Return a hash of every net's source, pins (in any order) and sizes: uint64[num_nets]."""
     mark = np.empty(len(net_ptr) - 1, dtype=np.uint64)
     for e in range(len(mark)):
         code = np.uint64(0)
@@ -122,10 +105,7 @@ def _merge_sorted(
 ) -> Any:
     """Merge equal nets; for the other parameters and the result see `merge_equal_nets`.
 
-    Parameters:
-        mark (uint64[num_nets]): Hash of every net.
-        order (int[num_nets]): The nets, sorted by number of pins and then by hash, so that equal
-            nets follow each other.
+    `mark` holds the nets' hashes; `order` sorts nets by number of pins, then by hash.
     """
     sourced, sized = len(source) > 0, len(size) > 0
     first = np.empty(len(order), dtype=np.int64)
@@ -163,16 +143,12 @@ MAX_WAITING = 1024
 
 
 class NetUnion:
-    """The column nets of many blocks of mini-batches.
+    """The column nets of many blocks of mini-batches; the cost of a net counts equal nets.
 
-    Equal nets are merged into one net, whose cost is the number of merged nets.
-
-    Parameters:
-        indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern of the whole matrix. It
-            serves to count the vertices and nonzeros of the matrix that occur in blocks.
+    `indptr` and `indices` are the whole matrix, in which seen vertices and nonzeros are counted.
 
     Attributes:
-        num_nets (int): Number of nets of all blocks before merging, including nets of one pin.
+        num_nets (int): Number of nets before merging, including nets of one pin.
         num_pins (int): Number of pins that are in memory now.
     """
 
@@ -188,11 +164,7 @@ class NetUnion:
         self.num_pins = 0
 
     def add(self, block: BatchLayer) -> None:
-        """Add the nets of a block (the nonzeros that a mini-batch keeps in one layer).
-
-        Equal nets of all blocks are merged when the number of pins has doubled since the last
-        merge, or when more than `MAX_WAITING` blocks wait to be merged.
-        """
+        """Add the nets of a block (the nonzeros that a mini-batch keeps in one layer)."""
         found = _block_nets(
             block.rows,
             block.ptr,
@@ -232,10 +204,7 @@ class NetUnion:
 
     @property
     def nonzeros_seen(self) -> float:
-        """Share of the off-diagonal nonzeros of the matrix that occur in at least one block.
-
-        1 if the matrix has no off-diagonal nonzeros.
-        """
+        """Share of the matrix' off-diagonal nonzeros in at least one block; 1 if there are none."""
         rows = np.repeat(np.arange(len(self._indptr) - 1), np.diff(self._indptr))
         off = rows != self._indices
         return float(self._seen_nonzero[off].mean()) if off.any() else 1.0
@@ -254,16 +223,12 @@ def _block_nets(
 ) -> Any:
     """Build a net for every column of a block, as `column_nets` does for a matrix.
 
-    Parameters:
-        rows, ptr, columns: Nonzeros of the block, see `plancc.sampling.batch.BatchLayer`.
-        indptr (int64[n + 1]), indices (int32[num_nonzeros]): CSR pattern of the whole matrix.
-        place (int64[n]): Working memory, -1 everywhere before and after the call.
-        seen_vertex (bool[n]), seen_nonzero (bool[num_nonzeros]): Set to True here for the vertices
-            and nonzeros of the block.
+    Nets of one pin are left out, but `num_columns` counts them.
 
-    Returns:
-        num_columns, net_ptr, pins, cost, source: Nets of one pin are left out, but `num_columns`
-            also counts these nets.
+    Parameters:
+        rows, ptr, columns: The `plancc.sampling.batch.BatchLayer`.
+        place (int64[n]): Working memory, -1 everywhere before and after the call.
+        seen_vertex (bool[n]), seen_nonzero (bool[num_nonzeros]): Set to True for the block.
     """
     num = 0
     source = np.empty(len(columns), dtype=np.int32)

@@ -10,11 +10,9 @@ from plancc.graph.graph import Graph
 
 
 def symmetrised(matrix: Graph) -> Any:
-    """Return the pattern of ``A + A^T`` without its diagonal.
+    """Return the pattern of ``A + A^T`` without its diagonal, as a scipy CSR matrix of int8.
 
-    Returns:
-        scipy.sparse.csr_matrix of int8[num_vertices, num_vertices]: Columns are sorted and unique.
-        Only the pattern is of use; the stored values are 1 or 2.
+    Columns are sorted and unique; the values 1 and 2 have no meaning.
     """
     from scipy.sparse import csr_matrix
 

@@ -1,8 +1,8 @@
 """Models ``cagnet-1d``, ``cagnet-1.5d``, ``cagnet-2d``, ``cagnet-3d`` and ``mop``.
 
 The first four are the process grids of Tripathy et al. 2020 (CAGNET). ``mop`` is the
-feature-parallel model of Wan et al. 2025 (MixGCN). `plancc.plan.grid.Grid` defines which rows and
-columns of A and H each rank of a grid has. *Layers* here are layers of a 3D grid, not of a network.
+feature-parallel model of Wan et al. 2025 (MixGCN). *Layers* here are layers of a 3D grid, not of a
+network.
 """
 
 from __future__ import annotations
@@ -96,12 +96,7 @@ class ProcessGridModel(Model):
 
     @abstractmethod
     def shape(self, num_ranks: int) -> Shape:
-        """Return the grid that `num_ranks` ranks form.
-
-        Raises:
-            InputError: If no grid with these options has `num_ranks` ranks. The message lists the
-                grids that are possible, and numbers of ranks near `num_ranks`.
-        """
+        """Return the grid that `num_ranks` ranks form; if there is none, raise InputError."""
 
     @property
     def sends_needed_rows(self) -> bool:
@@ -114,14 +109,7 @@ class ProcessGridModel(Model):
         return {} if self.part is None else {"part": self.part}
 
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
-        """Let the row model named by `blocks` build the problem of assigning rows to blocks.
-
-        The blocks are the blocks of rows in a grid of `num_parts` ranks.
-
-        Raises:
-            InputError: If no grid has `num_parts` ranks (`shape`), if `num_parts` is not in
-                1..num_vertices, or if the row model cannot use the matrix.
-        """
+        """Let row model `blocks` build the problem of assigning rows to the blocks of a grid."""
         check_num_parts(matrix.num_vertices, num_parts)
         model = MODELS[self.blocks](**self.block_options)
         blocks = self.shape(num_parts).num_blocks
@@ -167,10 +155,10 @@ class Cagnet15DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Return two sets of options for every replication above 1.
+        """Return two sets of options for every replication above 1: random and searched blocks.
 
-        The first has random blocks. In the second, plancc searches for blocks, and ranks send only
-        needed rows; there is no second set if all ranks share one block.
+        With searched blocks, ranks send only needed rows. If all ranks share one block, there is no
+        search.
         """
         searched = {"sparse": True, "blocks": DEFAULT_MODEL}
         several = [{"replication": c} for c in _divisors(num_ranks)[1:]]
@@ -239,8 +227,8 @@ class Cagnet3DModel(ProcessGridModel):
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
         """Return sets of options, one set for each grid to choose from.
 
-        The grids are the grid whose three sizes differ least, and all grids that have one process
-        column and several layers.
+        The grids are the grid with the most similar sizes, and all layered grids with one process
+        column.
         """
         layers = _divisors(num_ranks)[1:]
         shapes = [_shapes(num_ranks, 3)[0], *(f"{num_ranks // k}x1x{k}" for k in layers)]
@@ -279,10 +267,10 @@ class MopModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Return the options for one group, and then for each number of groups that is possible.
+        """Return the options for one group, then for every number of groups that is possible.
 
-        A possible number divides the number of ranks, and leaves at least two ranks in a group.
-        With several groups, plancc searches for the rows of every group.
+        A group has two ranks or more. With several groups, plancc searches for the rows of every
+        group.
         """
         searched = {"blocks": DEFAULT_MODEL}
         return [{}, *(searched | {"groups": each} for each in _divisors(num_ranks)[1:-1])]
@@ -302,11 +290,7 @@ def _check_ranks(num_ranks: int) -> None:
 
 
 def _given(grid: str | tuple[int, ...], dimensions: int, num_ranks: int) -> tuple[int, ...]:
-    """Return the sizes of a grid that the user gives, such as "4x8".
-
-    Raises:
-        InputError: If there are not `dimensions` sizes, or if their product is not `num_ranks`.
-    """
+    """Return the `dimensions` sizes of a grid such as "4x8"; their product must be `num_ranks`."""
     sizes = _sizes(grid, dimensions)
     if math.prod(sizes) != num_ranks:
         grids = f"for {num_ranks} ranks choose {_or(_shapes(num_ranks, dimensions))}"
@@ -325,10 +309,9 @@ def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
 
 
 def _shapes(num_ranks: int, dimensions: int) -> list[str]:
-    """Return names of the grids with `num_ranks` ranks, such as "2x3".
+    """Return names of the grids with `num_ranks` ranks, such as "2x3", most similar sizes first.
 
-    Grids whose sizes are most similar come first. If there are more than `MOST_SHAPES` grids, the
-    list ends with "...".
+    The list has at most `MOST_SHAPES` grids; if there are more, it ends with "...".
     """
     divisors = _divisors(num_ranks)
     sizes = [(a, num_ranks // a) for a in divisors]

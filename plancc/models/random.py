@@ -22,16 +22,9 @@ from plancc.models.weights import Balance, capacities_of, check_num_parts
 def random_owner(
     num_vertices: int, num_parts: int, seed: int, capacities: Capacities = None
 ) -> npt.NDArray[np.int32]:
-    """Draw an owner for every row at random, for parts of given relative sizes.
+    """Draw an owner for every row at random: int32[num_vertices].
 
-    Parameters:
-        num_vertices, num_parts: Number of rows, and of parts.
-        seed: Seed of ``numpy.random.default_rng``; the same seed gives the same owners.
-        capacities: Relative sizes of the parts; the numbers of rows are rounded. None, or all
-            equal: the sizes of any two parts differ by at most one row.
-
-    Returns:
-        int32[num_vertices]: Part of every row.
+    If all `capacities` are equal, the sizes of any two parts differ by at most one row.
     """
     owner = np.arange(num_vertices, dtype=np.int32) % np.int32(num_parts)
     if len(set(capacities or ())) > 1:

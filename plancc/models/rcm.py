@@ -17,13 +17,9 @@ from plancc.models.weights import Balance, capacities_of, check_num_parts, combi
 
 
 def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) -> int:
-    """Return the maximum of ``|position[i] - position[j]|`` over all nonzeros (i, j).
+    """Return the maximum of ``|position[i] - position[j]|`` over all nonzeros, or 0 without any.
 
-    The result is 0 if there are no nonzeros.
-
-    Parameters:
-        position (int[num_vertices], optional): Position of every vertex in an order; None: the
-            vertex number.
+    If `position` is None, the position of a vertex is its number.
     """
     if matrix.num_nonzeros == 0:
         return 0
@@ -34,19 +30,12 @@ def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) ->
 
 
 def pipeline_stages(num_vertices: int, band: int) -> int:
-    """Return ``ceil(2n / (n - b))``, for n vertices and a matrix of bandwidth b.
-
-    It is the number of stages of a pipeline without idle time (Wan et al. 2025, section 3.5).
-    """
+    """Return ``ceil(2n / (n - b))`` stages without idle time (Wan et al. 2025, section 3.5)."""
     return -(-2 * num_vertices // (num_vertices - band))
 
 
 def pipeline_granularity(num_vertices: int, band: int) -> float:
-    """Return ``(n - b) / 2n``, for n vertices and a matrix of bandwidth b.
-
-    The result is the smallest share of the vertices that a stage of the pipeline may have (Wan et
-    al. 2025, section 3.5).
-    """
+    """Return ``(n - b) / 2n``, the smallest share of a stage (Wan et al. 2025, section 3.5)."""
     return (num_vertices - band) / (2 * num_vertices)
 
 
@@ -67,12 +56,10 @@ class RcmModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Assignment:
-        """Order the rows, and cut them into blocks of about the same weight; `seed` is not used.
+        """Order the rows, and cut them into blocks of about the same weight.
 
-        The notes hold the ``bandwidth`` of the matrix, and the ``granularity`` and the number of
-        ``stages`` of a pipeline (`pipeline_granularity`, `pipeline_stages`). Each of these is there
-        twice: with the suffix ``_before`` for the order in the graph file, and with ``_after`` for
-        the reverse Cuthill-McKee order.
+        The notes have ``bandwidth``, ``granularity`` and ``stages``, with the suffix ``_before``
+        (order in the graph file) or ``_after`` (reverse Cuthill-McKee order).
         """
         n = matrix.num_vertices
         check_num_parts(n, num_parts)

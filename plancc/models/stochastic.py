@@ -2,15 +2,13 @@
 
 The model minimises the expected volume of a mini-batch. It builds its nets in one of two ways:
 
-    exact     from the column nets of the whole matrix, if the sampler's probabilities are known
-              (`plancc.sampling.batch.Inclusion`). The probabilities give the expected cost of
-              every net. `fitted` approximates it by nets with constant costs.
+    exact     from the column nets of the matrix, with costs by `fitted`, if the sampler's
+              probabilities are known (`plancc.sampling.batch.Inclusion`)
     sampled   from the column nets of many mini-batches; equal nets are merged, and their costs
               added (Algorithm 3)
 
-A sample says much about other mini-batches only if most nonzeros occur in it several times. The
-bound of equation 14 holds for one given partition, but not for a partition that a search has fitted
-to the sample.
+The bound of equation 14 holds for one given partition, but not for a partition that a search has
+fitted to the sample.
 """
 
 from __future__ import annotations
@@ -124,10 +122,7 @@ class StochasticModel(Model):
         return cls(sampler_options=of_sampler, **given)
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless a mini-batch of the sampler has 1 or `num_layers` blocks.
-
-        One block serves all layers of the network; otherwise each layer has a separate block.
-        """
+        """Raise InputError unless a mini-batch has one block, or one for each of `num_layers`."""
         make_sampler(self.sampler, 1, **self.sampler_options).check_layers(num_layers)
 
     def with_data(self, vertex_data: VertexData) -> StochasticModel:
@@ -135,11 +130,7 @@ class StochasticModel(Model):
         return replace(self, vertex_data=vertex_data)
 
     def unfit(self, matrix: Graph, num_parts: int) -> str:
-        """Say why the matrix does not suit the model; "" if it suits.
-
-        The matrix does not suit if some rows are each needed by more than half of all rows, and if
-        there are so many parts that a search takes long (`MAX_HUB_GAINS`).
-        """
+        """Return why hubs and many parts make a search too long (`MAX_HUB_GAINS`), or ""."""
         needed = np.bincount(matrix.indices, minlength=matrix.num_vertices)
         vertex = int(needed.argmax())
         most = int(needed[vertex])
@@ -152,12 +143,7 @@ class StochasticModel(Model):
         return f"model 'stochastic-hp' is not made for this graph: {why}; {cure}"
 
     def source(self, matrix: Graph) -> BatchSource:
-        """Make the sampler for a matrix, and the population of vertices that it draws from.
-
-        Raises:
-            InputError: If an option of the sampler is unknown or missing, or does not fit the
-                matrix or the vertex data.
-        """
+        """Make the sampler for a matrix, and the population of vertices that it draws from."""
         n, mask, clusters = (
             matrix.num_vertices,
             self.vertex_data.train_mask,
@@ -173,12 +159,9 @@ class StochasticModel(Model):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> Hypergraph:
-        """Build the hypergraph for a partitioner.
+        """Build the hypergraph for a partitioner, from probabilities or from sampled mini-batches.
 
-        If `batches` is "auto" and the sampler's probabilities are known, `fitted` computes the nets
-        from the probabilities. Otherwise the nets come from sampled mini-batches; the number of
-        mini-batches is `batches`, or follows from equation 14 of Demirci et al. 2022 if `batches`
-        is "auto".
+        Probabilities are used if the sampler knows them, and `batches` is "auto".
         """
         check_num_parts(matrix.num_vertices, num_parts)
         source = self.source(matrix)
@@ -193,8 +176,8 @@ class StochasticModel(Model):
     def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
         """Return how many mini-batches to sample: `batches`, if it is a number.
 
-        If `batches` is "auto", the mini-batches together have about `hoeffding_nets` nets, but
-        there are at most `MAX_BATCHES` of them.
+        For "auto", the mini-batches have about `hoeffding_nets` nets together, but are at most
+        `MAX_BATCHES`.
         """
         if self.batches != AUTO:
             return int(self.batches)
@@ -203,14 +186,12 @@ class StochasticModel(Model):
 
 
 def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
-    """Return how many sampled nets are enough to estimate the expected connectivity of a partition.
+    """Return how many sampled nets suffice to estimate the connectivity of one given partition.
 
     The number is ``(p - 1)^2 / (2 theta^2) ln(2 / delta)``, rounded up, for p parts (Demirci et al.
-    2022, equation 14). For one given partition, the mean connectivity of that many sampled nets
-    differs from the expected connectivity by theta or more with a probability of at most delta.
-
-    Raises:
-        InputError: If the number is above `MAX_NETS`.
+    2022, equation 14). The mean connectivity of the nets then differs from the expected
+    connectivity by theta or more with a probability of at most delta. Above `MAX_NETS`, InputError
+    is raised.
     """
     ratio = (num_parts - 1) / theta
     nets = ratio * ratio / 2 * (math.log(2) - math.log(delta))
@@ -221,11 +202,7 @@ def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
 
 
 def batches_of(nets: int, nets_per_batch: float) -> int:
-    """Return how many mini-batches to draw so that together they have about `nets` nets.
-
-    A mini-batch has `nets_per_batch` nets on average. The result is at least 1; it is 1 if
-    mini-batches have no nets.
-    """
+    """Return how many mini-batches have about `nets` nets together: at least 1."""
     return max(1, math.ceil(nets / nets_per_batch)) if nets_per_batch > 0 else 1
 
 
@@ -234,13 +211,10 @@ class NetSample:
     """The nets of a sample of mini-batches; equal nets are merged.
 
     Attributes:
-        hypergraph: The nets, with `Hypergraph.net_sources`. The cost of a net is the number of
-            equal nets in all batches. Every vertex weighs 1.
-        num_batches: Number of batches. It is smaller than requested if the sample is full, or if
-            the time was up.
-        num_nets: Number of nets of all batches before merging, including nets of one pin.
-        vertices_seen: Number of vertices that occur in at least one batch, divided by the number of
-            vertices from which the sampler draws.
+        hypergraph: The nets with their sources; the cost counts equal nets. A vertex weighs 1.
+        num_batches: Number of batches; smaller than requested if the sample is full or time is up.
+        num_nets: Number of nets before merging, including nets of one pin.
+        vertices_seen: Share of the sampler's vertices that occur in at least one batch.
         nonzeros_seen: Share of the off-diagonal nonzeros that occur in at least one batch.
         full: Whether the number of pins, after merging, is close to its bound (`FULL`).
     """
@@ -259,7 +233,6 @@ class BatchSource:
 
     Attributes:
         sampler: The sampler. `Sampler.check` has accepted the population.
-        population: The vertices, and the arrays that the sampler needs.
         remark: A remark for the user about the mini-batches; "" if there is none.
     """
 
@@ -278,10 +251,9 @@ class BatchSource:
         return sum(len(np.unique(batch.block(k).columns)) for k in range(batch.num_blocks))
 
     def exact(self, weights: npt.NDArray[np.int64]) -> tuple[Hypergraph, Inclusion] | None:
-        """Return the column nets of the matrix, and the sampler's probabilities.
+        """Return the column nets of the matrix, and the sampler's probabilities; None if not known.
 
-        Nets have only the vertices that mini-batches can include. `weights` are the vertex weights
-        of the hypergraph. Return None if the sampler's probabilities are not known.
+        Nets have only the vertices that mini-batches can include; `weights` are the vertex weights.
         """
         indptr, indices = self.population.pattern
         most = 1 + int(np.bincount(indices, minlength=1).max(initial=0))
@@ -296,7 +268,7 @@ class BatchSource:
     def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> NetSample:
         """Return the merged nets of the mini-batches 0..num_batches - 1 of a stream.
 
-        Stop earlier if the sample is full (`GrowingSample.grown`).
+        A full sample has fewer mini-batches (`GrowingSample.grown`).
         """
         return GrowingSample(self, seed, stream).grown(num_batches)
 
@@ -310,8 +282,8 @@ class BatchSource:
     def expected_nonzeros(self, seed: int, num_batches: int = 64) -> npt.NDArray[np.float64]:
         """Return the expected number of nonzeros of every row in a mini-batch: float64[n].
 
-        It is computed from the sampler's probabilities if they are known. Otherwise it is the mean
-        over `num_batches` mini-batches.
+        If the sampler's probabilities are not known, the result is a mean over `num_batches`
+        mini-batches.
         """
         indptr, indices = self.population.pattern
         n = self.population.num_vertices
@@ -333,13 +305,7 @@ class BatchSource:
 
 
 class GrowingSample:
-    """A sample of mini-batches that can be enlarged; equal nets are merged.
-
-    Parameters:
-        source: Source of the mini-batches.
-        seed, stream: Random seed and random stream from which mini-batches are drawn
-            (`plancc.sampling.Sampler.batch`).
-    """
+    """A sample of mini-batches that can be enlarged; equal nets are merged."""
 
     def __init__(self, source: BatchSource, seed: int, stream: int = FITTED) -> None:
         self._source, self._seed, self._stream = source, seed, stream
@@ -347,11 +313,10 @@ class GrowingSample:
         self._number = 0
 
     def grown(self, num_batches: int, stop: Callable[[], bool] = lambda: False) -> NetSample:
-        """Draw further mini-batches, and return the sample.
+        """Draw mini-batches until there are `num_batches` in total, and return the sample.
 
-        Stop when there are `num_batches` mini-batches in total, when the sample is full (the number
-        of pins is close to `PINS_PER_NONZERO` per nonzero), or when `stop()` is True. The sample
-        has at least one mini-batch.
+        Drawing stops earlier if the sample is full (`PINS_PER_NONZERO`), or if `stop()` is True and
+        there is a mini-batch.
         """
         population = self._source.population
         indptr, indices = population.pattern
@@ -384,22 +349,11 @@ class GrowingSample:
 def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
     """Approximate an expected volume by nets with constant costs.
 
-    Any partitioner of hypergraphs can minimise the result. Let c be the number of a net's pins in a
-    part, without the net's source. The row of the net is sent to the part with probability
-    reach[c], a concave function of c. The function ``alpha * (c > 0) + beta * c`` approximates this
-    probability. So each net is replaced by several nets: one with the same pins and the cost alpha,
-    and for every pin other than the source, one with the cost beta that contains only this pin and
-    the source. The approximation is exact for c = 1, and for c = half the number of pins. If every
-    mini-batch includes all vertices, beta is 0. If mini-batches are very small, alpha is nearly 0,
-    and the cost is the edge cut.
-
-    Parameters:
-        hypergraph: Column nets with sources.
-        inclusion: Probabilities of the sampler.
-
-    Returns:
-        The nets. Costs are scaled so that alpha + beta, the cost for c = 1, is `FITTED_COST`. Nets
-        with a cost that is rounded to 0 are left out.
+    A row is sent to a part that has c pins of the row's net, without the source, with probability
+    reach[c]. This is approximated by ``alpha * (c > 0) + beta * c``, exactly for c = 1 and for half
+    of the pins. So every net keeps its pins with the cost alpha, and every pin gets a net with the
+    source, of cost beta. Costs are scaled: alpha + beta is `FITTED_COST`. Nets whose cost is
+    rounded to 0 are left out.
     """
     assert hypergraph.net_sources is not None
     size = np.diff(hypergraph.net_ptr)
@@ -432,21 +386,10 @@ def fitted_cut(
 ) -> WeightedGraph:
     """Approximate an expected volume by the weight of the cut edges of a graph.
 
-    Let a net have m pins besides its source. The pins are assumed to be spread evenly over parts,
-    with c = m / num_parts pins in each part, but at least 1. A part needs the row of the net with
-    probability reach[c], where `reach` is an attribute of `inclusion`. So each pin contributes
-    ``reach[c] / c`` rows to the expected volume, and the edges of a hub weigh less than other
-    edges. The weight of an edge is the mean over the nets of its two ends.
-
-    Parameters:
-        graph: The graph; other weights of its edges are ignored.
-        hypergraph: Column nets with sources.
-        inclusion: Probabilities of the sampler.
-        num_parts: Number of parts.
-
-    Returns:
-        The graph with edge weights, at least 1. They are scaled so that an edge weighs
-        `FITTED_COST` if c is 1 for the nets of both ends.
+    The m pins of a net besides its source are taken to be spread evenly: c = m / num_parts pins, at
+    least 1, in each part. A part needs the row with probability reach[c] (`inclusion`), so each pin
+    adds ``reach[c] / c`` rows. An edge weighs the mean over the nets of its ends: `FITTED_COST` if
+    both c are 1, and at least 1.
     """
     assert hypergraph.net_sources is not None
     reach, others = inclusion.reach, np.diff(hypergraph.net_ptr) - 1
@@ -463,10 +406,7 @@ def fitted_cut(
 def _among(
     indptr: npt.NDArray[np.int64], indices: npt.NDArray[np.int32], inside: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Return the CSR pattern of the nonzeros (i, j) for which `inside` is True for both i and j.
-
-    Rows of other vertices are empty; the number of rows stays the same.
-    """
+    """Return the CSR pattern of nonzeros (i, j) with `inside` True for i and j; all rows stay."""
     rows = np.repeat(np.arange(len(inside)), np.diff(indptr))
     kept = inside[rows] & inside[indices]
     counts = np.bincount(rows[kept], minlength=len(inside))

@@ -47,19 +47,12 @@ class Balance:
             - "train": 1 for every training vertex;
             - "batch": expected number of nonzeros of the row in a mini-batch, scaled so that the
               mean is `BATCH_SCALE`.
-        dims: Widths d_0..d_L of the layers, each at least 1; needed for "work".
-        train_mask (bool[num_vertices], or None): Whether each vertex is a training vertex; needed
-            for "train".
-        expected_nonzeros (float64[num_vertices], or None): Expected number of nonzeros of every row
-            in a mini-batch; needed for "batch".
-        allowed: Allowed imbalance, max / mean - 1, by name. For names that are missing here, the
-            search's option `epsilon` applies.
+        dims: Widths d_0..d_L of the layers, needed for "work".
+        train_mask (bool[num_vertices], or None): Training vertices, needed for "train".
+        expected_nonzeros (float64[num_vertices], or None): Needed for "batch".
+        allowed: Allowed imbalance, max / mean - 1, by name; the search's `epsilon` for missing
+            names.
         capacities: Relative sizes of the parts, for every constraint; None: equal sizes.
-
-    Raises:
-        InputError: If `names` is empty, or has an unknown name or a name twice; if there are fewer
-            than two widths, or a width is below 1; if "work" has no widths; if an allowed imbalance
-            is negative or not finite, or is for a name that is not in `names`.
     """
 
     names: tuple[str, ...] = ("nnz",)
@@ -87,8 +80,7 @@ class Balance:
     def parse(cls, text: str, dims: Sequence[int] | None = None) -> Balance:
         """Return the balance that a string such as "nnz,rows" or "nnz:0.05,rows" names.
 
-        The string lists the weights that parts must balance (the constraints). A number after a
-        colon is the allowed imbalance of the constraint before the colon.
+        The number after a colon is the allowed imbalance.
         """
         names: list[str] = []
         allowed: dict[str, float] = {}
@@ -107,11 +99,7 @@ class Balance:
         return ",".join(name if own is None else f"{name}:{own!r}" for name, own in words)
 
     def check_given(self, graph: Graph) -> None:
-        """Raise InputError if "weights" or "train" is in `names`, but its data are missing.
-
-        For "weights" these are the vertex weights of `graph`, for "train" the training mask.
-        Callers check this before they start long work.
-        """
+        """Raise InputError if "weights" or "train" is in `names`, but its data are missing."""
         for name in self.names:
             if name in (WEIGHTS, "train"):
                 _WEIGHTS[name](graph, self)
@@ -121,13 +109,7 @@ class Balance:
         return self.allowed.get(constraint.split()[0], default)
 
     def limits(self, matrix: Graph, num_parts: int, epsilon: float) -> Limits:
-        """Return limits for the weights of the parts of a matrix.
-
-        `epsilon`: the allowed imbalance for names that are not in `allowed`.
-
-        Raises:
-            InputError: See `constraints`. Also if the number of capacities is not `num_parts`.
-        """
+        """Return limits for the weights of parts; `epsilon` is for names that `allowed` lacks."""
         found = constraints(matrix, self)
         allowed = [self.epsilon(name, epsilon) for name in found]
         return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))
@@ -138,21 +120,10 @@ class Balance:
 
 
 def constraints(matrix: Graph, balance: str | Balance) -> dict[str, npt.NDArray[np.int64]]:
-    """Return the vertex weights of every constraint, by the constraint's name.
+    """Return the vertex weights of every constraint, int64[num_vertices], by the constraint's name.
 
-    Parameters:
-        matrix: The normalised matrix.
-        balance: The balance, or a string for `Balance.parse`.
-
-    Returns:
-        dict of str to int64[num_vertices]: In the order of the names in the balance. If vertices
-            have several weights, these are named "weights 1", "weights 2" and so on. If there are
-            vertex types, the constraints of "rows" are named "rows author" and so on.
-
-    Raises:
-        InputError: If `balance` is not valid; if "weights" is given for a graph without vertex
-            weights; if "train" is given without a training mask, or no vertex is in the mask; or if
-            the weights of a constraint sum to more than `MAX_TOTAL`.
+    Several weights of a vertex are named "weights 1", "weights 2", .... With vertex types, the
+    constraints of "rows" are named "rows author", .... A sum above `MAX_TOTAL` raises InputError.
     """
     if isinstance(balance, str):
         balance = Balance.parse(balance)
@@ -180,34 +151,18 @@ def capacities_of(balance: str | Balance) -> tuple[float, ...] | None:
 
 
 def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int64]:
-    """Return the weights of `constraints` as one array, in the form that a `Problem` has.
-
-    Returns:
-        int64[num_vertices] for one constraint, int64[num_vertices, num_constraints] for several.
-
-    Raises:
-        InputError: See `constraints`.
-    """
+    """Return `constraints` as one array, int64[num_vertices] or [num_vertices, num_constraints]."""
     return _stacked(constraints(matrix, balance))
 
 
 def combined(
     weights: npt.NDArray[np.int64], importance: npt.NDArray[np.float64] | None = None
 ) -> npt.NDArray[np.int64]:
-    """Combine the weights of every vertex into one weight, for methods that support only one
-    weight.
+    """Combine the weights of every vertex into one weight: int64[n], with a sum up to `MAX_TOTAL`.
 
-    Every constraint is scaled so that its total is proportional to its importance. Then the
-    constraints are added.
-
-    Parameters:
-        weights (int64[n] or int64[n, c]): Not negative; no column sums to more than `MAX_TOTAL`.
-        importance (float64[c], optional): Above 0, with sum 1; None: equal importance.
-
-    Returns:
-        int64[n]: `weights` itself if it has one dimension. Otherwise the combined weights, which
-            sum to at most `MAX_TOTAL`. A vertex has the combined weight 0 only if all its weights
-            are 0.
+    The total of a constraint becomes proportional to its importance, float64[c]; then constraints
+    are added. A combined weight is 0 only if all weights of the vertex are 0. One-dimensional
+    `weights` are returned unchanged.
     """
     if weights.ndim == 1:
         return weights

@@ -1,10 +1,8 @@
 """Model ``auto``: find owners with each of several candidates, and choose the best owners.
 
-A candidate is a model. Its *forms* are the ways to set its options, such as the shapes of a process
-grid; only the best form of each candidate is compared. If the user names an objective, the best
-owners have its lowest value; otherwise they have the shortest predicted epoch
-(`plancc.predict.predictor`). A search for the owners of a form is made only if the *price* of the
-form is low (`plancc.owners.prices`). The provenance of the plan has a table of all candidates.
+A candidate is a model. Its *forms* are the ways to set its options; only the best form is compared,
+by the user's objective or by the predicted epoch. A form is searched only if its *price* is low
+(`plancc.owners.prices`).
 """
 
 from __future__ import annotations
@@ -47,16 +45,12 @@ class Candidate:
     """An entry of the table of candidates in the provenance.
 
     Attributes:
-        model: Name of the model, followed by the options with which it was tried.
+        model: Name of the model, followed by its options.
         objective: Objective of the search; "" for a model without a search.
-        volume, messages, max_volume, nonzero_imbalance, row_imbalance: See
-            `plancc.plan.metrics.Metrics`.
-        epoch_seconds: Predicted seconds of an epoch.
         memory: Predicted bytes of memory on the rank that needs most.
         value: Value of the objective by which candidates are compared.
         seconds: Seconds that it took to find the owners.
-        failed: Reason why no owners were found; the figures are then 0. "" if owners were found.
-        chosen: Whether this candidate was chosen.
+        failed: Reason why no owners were found (the figures are then 0), or "".
     """
 
     model: str
@@ -82,18 +76,15 @@ class Contest:
     is its predicted epoch time before any search.
 
     Attributes:
-        asked: The matrix with the task of model auto.
         goal: The objective by which candidates are compared.
         hops: Whether the plan may have node-aware exchange.
-        why: Name of a candidate -> reason why it is not tried; "" for a candidate that is tried.
-        prices: Prices of the forms.
+        why: Name of a candidate -> reason why it is not tried; "" if it is tried.
         forms: The forms, in the order in which they are tried.
-        begin, priced: Time at which the computation of prices began, and seconds that it took.
+        begin, priced: Time at which pricing began, and seconds of pricing.
         table: For every form so far, its entry in the table of candidates.
         answers: For every form so far, its owners; None if no owners were found.
-        least: Seconds of the quickest search that took longer than its budget; 0 if there is none.
-        late: Names of the candidates that were not searched since too little of the budget was
-            left.
+        least: Seconds of the quickest search that exceeded its budget; 0 without such a search.
+        late: Names of the candidates for which too little of the budget was left.
     """
 
     asked: Unowned
@@ -110,10 +101,7 @@ class Contest:
     late: list[str] = field(default_factory=list)
 
     def try_form(self, form: Form) -> None:
-        """Find owners by a form (a candidate model with its options); add an entry to the table.
-
-        The entry has the figures of the owners, or the reason why no owners were found.
-        """
+        """Find owners by a form; add their figures, or the reason for a failure, to the table."""
         start, found = wall_seconds(), None
         spent, left = start - self.begin, self.forms[len(self.table) :]
         searched = sum(each.searched and not self.why.get(each.name) for each in left)
@@ -136,20 +124,14 @@ class Contest:
         self.answers.append(found)
 
     def _check_time(self, form: Form, left: float) -> None:
-        """Mark `form` as not tried if too little of the time budget is left to search its owners.
-
-        The reason is written into `why`. `left`: seconds of the budget that are left.
-        """
+        """Mark `form` as not tried, in `why`, if `left` seconds are too few for its search."""
         if left < self.least:
             self.late.append(form.name)
             least = f"no search so far took less than {self.least:.1f} s"
             self.why[form.name] = f"{left:.1f} s were left of it, and {least}"
 
     def _tried(self, entry: Candidate, form: Form, task: Task) -> tuple[Candidate, Ownership]:
-        """Find owners with the model and options of `form`.
-
-        Return `entry` with the figures of the owners, and the owners.
-        """
+        """Find owners by a form; return `entry` with the owners' figures, and the owners."""
         shared, grid = self.prices.balance_of(form), form.assigner.grid
         asked = replace(self.asked, task=task, balance=shared)
         with asked.observer(f"candidate {form.label}"):
@@ -166,8 +148,8 @@ class Contest:
     def _judged(self, entry: Candidate, found: Ownership) -> tuple[Candidate, Ownership]:
         """Return `entry` with the figures of the owners `found`, and these owners.
 
-        If node-aware exchange is allowed and shortens the predicted epoch, the owners get a
-        topology, and the figures count it.
+        The owners get a topology if node-aware exchange is allowed and shortens the predicted
+        epoch.
         """
         matrix, task, grid = self.asked.matrix, self.asked.task, found.grid
         predictor = task.options.predictor
@@ -201,11 +183,7 @@ class Contest:
         return entry, found
 
     def winner(self, unfits: Mapping[str, str]) -> Ownership:
-        """Return the best owners, with the table of candidates and notes for the user.
-
-        `unfits` maps the name of a candidate to the reason why it does not suit the graph; the
-        reason is "" for a candidate that suits the graph.
-        """
+        """Return the best owners, with the table of candidates and notes for the user."""
         task, options, goal = self.asked.task, self.asked.task.options, self.goal
         memory = options.predictor.machine.node.memory if goal == "time" else None
         first = _able(self.table, options.epsilon if goal != "time" else math.inf, memory)[0]
@@ -227,11 +205,7 @@ class Contest:
         return with_stop_note(replace(found, how=found.how | how, about_owners=notes), task)
 
     def _notes(self, best: Candidate, unfits: Mapping[str, str]) -> Iterator[str]:
-        """Yield notes for the user.
-
-        Notes name the candidates that were left out, and say if `best` is worse than a random
-        partition.
-        """
+        """Yield notes on candidates left out, and on a `best` worse than a random partition."""
         left_out = ", ".join(name for name, said in unfits.items() if said)
         if left_out:
             yield (
@@ -256,20 +230,13 @@ class Contest:
 def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Ownership:
     """Find owners by every candidate of an `AutoModel`; return the owners with the best objective.
 
-    If the user names no objective, it is "time". All searches together take the budget of the task.
-    The parts of a row plan share the weights of the given balance; the parts of an edge plan share
-    nonzeros. If the user names no candidates and the objective is "time", at most `MOST` candidates
-    are searched.
+    The default objective is "time". All searches together take the budget of the task. The parts of
+    an edge plan share nonzeros, whatever the balance.
 
     Parameters:
-        asked: The matrix with the task of model auto.
         grids: Whether the plan may have a process grid.
-        hops: Whether the plan may have node-aware exchange. It is tried only if the user names no
-            candidates and the objective is "time".
-
-    Raises:
-        InputError: For unknown candidates, and for candidates that the task does not allow.
-        BackendError: If every candidate failed.
+        hops: Whether the plan may have node-aware exchange, for objective "time" without named
+            candidates.
     """
     task, matrix = asked.task, asked.matrix
     assert isinstance(task.model, AutoModel)
@@ -300,8 +267,8 @@ def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Owners
 def _names(model: AutoModel, layouts: Mapping[str, bool], grids: bool) -> tuple[str, ...]:
     """Return the names of the candidates whose kind of plan is allowed.
 
-    `layouts` says whether row plans and edge plans are allowed, `grids` whether process grids are.
-    InputError if the user names a candidate that is unknown or not allowed.
+    `layouts` says whether row plans and edge plans are allowed. InputError is raised if the user
+    names another candidate.
     """
     names = model.names()
     known = {name: each for name, each in MODELS.loaded().items() if each.competes}
@@ -325,14 +292,10 @@ def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
 
     The dict is empty if there is only one candidate, or if no candidate would be left.
 
-    A row plan must give all nonzeros of a row to one part, even if the row is too heavy for a part.
-    If the graph has such a hub, candidates for row plans are left out, provided that there is a
-    candidate for edge plans. Of the candidates for edge plans that need a search, only the first is
-    kept. If there are many hubs, searches take long and gain little. Then only candidates for edge
-    plans that need no search are kept, if there are any.
-
     A hub is a row or column with more than ``HUB * sqrt(num_parts)`` times the nonzeros of an
-    average part.
+    average part. A row plan gives a hub to one part. So if there are a hub and a candidate for edge
+    plans, row plans are left out. Of the searches for edge plans, only the first is kept. With many
+    hubs, searches gain little: edge plans without a search are kept, if there are any.
     """
     if len(names) < 2:
         return {}
@@ -368,11 +331,10 @@ def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
 
 
 def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) -> Task:
-    """Return the task of finding owners by a form (a candidate model with fixed options).
+    """Return the task of finding owners by a form, after `spent` seconds of the budget.
 
-    If the form needs a search, the search minimises `goal`. Suppose that the earlier forms have
-    taken `spent` seconds of the budget, and that `num_searched` forms are still to be searched,
-    this form among them. Then the search gets an equal share of the seconds that are left.
+    If the form needs a search, the search gets an equal share of the seconds left for
+    `num_searched` forms.
     """
     assigner = form.assigner
     model = make_model(assigner.model, assigner.options)
@@ -393,10 +355,9 @@ def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) ->
 def _able(table: list[Candidate], epsilon: float, memory: float | None) -> list[int]:
     """Return the indices in `table` of the candidates that can be chosen, the best value first.
 
-    A candidate can be chosen if it is balanced and if no rank needs more than `memory` bytes. If no
-    candidate is balanced, the smallest imbalance of a candidate is allowed instead of `epsilon`. If
-    every candidate needs more memory, memory is ignored. For objective "time", `epsilon` is
-    infinite, since imbalance already makes the slowest part slower.
+    Such a candidate is balanced, and no rank needs more than `memory` bytes. If no candidate is
+    balanced, the smallest imbalance is allowed; if all need more memory, memory is ignored. For
+    objective "time", `epsilon` is infinite, since imbalance already makes the slowest part slower.
     """
     there = [k for k, entry in enumerate(table) if not entry.failed]
     if not there:

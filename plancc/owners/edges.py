@@ -1,15 +1,8 @@
 """Find owners of rows and nonzeros, for models of edge plans.
 
-`plancc.owners.rows` finds owners for row plans. There are three ways to find owners:
-
-    the model needs a search, and    `plancc.search.edges` finds the owners
-    the user names no partitioner
-
-    the model needs a search, and    the partitioner finds the owners; they are refined if the
-    the user names a partitioner     partitioner cannot minimise the objective itself
-
-    the model needs no search        the model assigns the nonzeros; each row gets the owner that
-                                     saves the most rows (`VectorOwners`)
+A model without a search assigns the nonzeros; each row gets the owner that saves the most rows
+(`VectorOwners`). Otherwise `plancc.search.edges` or a partitioner that the user names finds the
+owners. A partitioner's owners are refined if the partitioner cannot minimise the objective.
 """
 
 from __future__ import annotations
@@ -37,7 +30,7 @@ from plancc.search.record import Judge, Record, SearchResult
 def find_edge_owners(asked: Unowned) -> Ownership:
     """Find owners of the rows and nonzeros of a matrix; see `plancc.owners.find.find_owners`.
 
-    The parts share the nonzeros evenly; all other weights of the given balance are ignored.
+    The parts share the nonzeros evenly, whatever the balance.
     """
     task, balance = asked.task, asked.balance
     epsilon = balance.epsilon("nnz", task.options.epsilon)
@@ -89,7 +82,7 @@ def _searched(asked: Unowned) -> Ownership:
 def _assigned(matrix: Graph, problem: Assignment, task: Task) -> Ownership:
     """Return the model's owners of nonzeros, and owners of rows that make the volume small.
 
-    `VectorOwners` chooses the owners of rows. It may move nonzeros on the diagonal with their rows.
+    `VectorOwners` chooses the rows' owners, and may move nonzeros on the diagonal with their rows.
     """
     from plancc.passes.vector_owners import VectorOwners
 

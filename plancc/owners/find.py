@@ -12,12 +12,7 @@ STOPPED = "the search was stopped before its end; these are the best owners so f
 def find_owners(asked: Unowned) -> Ownership:
     """Find owners of the rows of a matrix; if the plan is an edge plan, also of its nonzeros.
 
-    If the task has a topology, parts are numbered so that parts that exchange many rows share a
-    node.
-
-    Raises:
-        InputError: For a matrix that does not suit the task.
-        BackendUnavailable, BackendError: If a partitioner is not installed, or fails.
+    With a topology, parts that exchange many rows get numbers on the same node.
     """
     task = asked.task
     if task.model.layout == "edge":

@@ -23,12 +23,8 @@ unless the predicted epoch becomes longer by more than this factor."""
 def with_hops(plan: Plan, task: Task, options: PlanOptions) -> tuple[Plan, list[str], str]:
     """Return the plan with node-aware exchange or relays, if requested or predicted to be faster.
 
-    Otherwise return the plan unchanged. If option `exchange` is "auto", relays are tried only for
-    many parts, and only if the objective is about the busiest part.
-
-    Returns:
-        plan, notes, how: The plan; notes for the user; and a string for the provenance that says
-            which relays were chosen, "" if the plan has none.
+    For exchange "auto", relays are tried only for many parts and objectives about the busiest part.
+    Also return notes for the user, and the chosen relays for the provenance, or "".
     """
     routed, notes = _on_nodes(plan, task, options.exchange)
     way, _, most = options.exchange.partition(":")
@@ -44,9 +40,8 @@ def with_hops(plan: Plan, task: Task, options: PlanOptions) -> tuple[Plan, list[
 def _on_nodes(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
     """Return the plan with node-aware exchange if the task has a topology, and notes for the user.
 
-    If option `exchange` is "auto", the plan gets node-aware exchange only if the predicted epoch
-    does not become longer. For objective "volume", the predicted epoch with node-aware exchange may
-    take `SLOWER` times as long as without.
+    For exchange "auto", the predicted epoch must not become longer. For objective "volume", the
+    epoch may take `SLOWER` times as long.
     """
     topology, predictor = task.options.nodes, task.options.predictor
     if topology is None or exchange.startswith(("flat", "relays")):
@@ -71,14 +66,7 @@ def _on_nodes(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
 
 
 def advice(plan: Plan, forecast: Forecast, request: Request, balance: Balance) -> str:
-    """Return advice for the user of a plan that is predicted to be slower than a random partition.
-
-    Parameters:
-        plan: The plan.
-        forecast: The predicted epoch of the plan.
-        request: The request from which the plan was compiled.
-        balance: Balance of the parts of the plan.
-    """
+    """Return advice for the user of a plan that is slower than a random partition."""
     task, model = request.task, MODELS[request.assigner.named]
     if plan.header.route is not None:
         straight = task.options.predictor.epoch(tables_of(plan).flat()).seconds

@@ -24,14 +24,9 @@ SAMPLE = 2000
 
 
 def allowed_memory(given: int | None = None) -> int | None:
-    """Return how many bytes of memory this process and its child processes may use together.
+    """Return the bytes of memory for this process and its child processes; None if not known.
 
-    Parameters:
-        given: Bytes that the user allows. None to allow the free memory of the system, plus the
-            memory that this process has already, minus a margin.
-
-    Returns:
-        Bytes; None if the system does not say how much memory is free.
+    By default, these are the free memory plus the memory that this process has, minus a margin.
     """
     left = available_memory()
     if given is not None or left is None:
@@ -58,10 +53,7 @@ def mirrored_share(graph: Graph) -> float:
 
 
 def degrees(graph: Graph) -> npt.NDArray[np.int64]:
-    """Return the number of nonzeros in the row of every vertex: int64[n].
-
-    If the graph is directed, the nonzeros in the column of the vertex are added.
-    """
+    """Return the nonzeros in every vertex's row, plus its column if directed: int64[n]."""
     found = graph.row_nonzeros().astype(np.int64)
     if graph.directed:
         step = max(BLOCK, graph.num_vertices)  # every step takes an array of n numbers
@@ -74,16 +66,9 @@ def degrees(graph: Graph) -> npt.NDArray[np.int64]:
 def needed_memory(
     task: Task, graph: Graph, data: VertexData, constraints: int, limit: int | None
 ) -> int:
-    """Predict how many bytes of memory a compile takes.
+    """Predict the bytes of memory that a compile takes; raise InputError if above `limit`.
 
-    Parameters:
-        graph: The graph before normalisation.
-        data: The vertex data.
-        constraints: Number of weights that the parts share evenly.
-        limit: Allowed bytes; None for no limit.
-
-    Raises:
-        InputError: If the compile would take more than the limit.
+    `graph` is the graph before normalisation; `constraints` is the number of balanced weights.
     """
     rows = graph.num_vertices
     every = (array for each in (data, *data.of_type.values()) for array in each.arrays().values())

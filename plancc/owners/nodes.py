@@ -1,15 +1,12 @@
 """Search in two levels: find a node for every row, then a rank within this node.
 
-With node-aware exchange, a row that several ranks of a node need is sent to this node only once
-(`plancc.plan.routes`). So the number of rows sent between nodes is the volume of a partition into
-nodes. The first search finds this partition. Then one search for each node divides the node's rows
-among its ranks. Such a search sees only the nonzeros of the node. It ignores rows of other nodes,
-since these rows may arrive at any rank of the node, which passes them on inside the node.
+With node-aware exchange, a row goes to a node only once (`plancc.plan.routes`). So the rows sent
+between nodes are the volume of a partition into nodes, which the first search finds. A search
+within a node ignores rows of other nodes, since these rows may arrive at any rank of the node.
 
-If the user names no objective, the search has two levels. If the user names objective "time",
-searches in one level and in two levels are made, and `plancc.owners.numbering` chooses the best
-owners. For all other objectives, the search has one level, and its parts are numbered for the nodes
-afterwards.
+If the user names no objective, the search has two levels. For objective "time", searches in one
+level and in two levels are made, and `plancc.owners.numbering` chooses. For other objectives, there
+is one level, and its parts are numbered for the nodes afterwards.
 """
 
 from __future__ import annotations
@@ -58,29 +55,18 @@ ROWS_PER_RANK = 4
 
 
 def pays(matrix: Graph, topology: Topology) -> bool:
-    """Whether a search in two levels (nodes, then the ranks of every node) is worthwhile.
-
-    There must be several nodes, more ranks than nodes, and enough rows for each rank.
-    """
+    """Whether a search in two levels pays: several nodes, more ranks than nodes, enough rows."""
     if not 1 < topology.nodes < topology.num_ranks:
         return False
     return matrix.num_vertices >= ROWS_PER_RANK * topology.num_ranks
 
 
 def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> SearchResult:
-    """Search for owners, in two levels if the task has a topology and `pays` returns True.
+    """Search for owners: first nodes, then ranks, if the task has a topology and `pays` is True.
 
-    The first level finds a node for every row, the second a rank of this node.
-
-    Parameters:
-        find: The search in one level, which finds ranks directly.
-        asked: The matrix with its task.
-        limits: Limits of the parts; None to search in one level.
-
-    Returns:
-        The result. If the objective is "time", its attribute `others` includes the owners from
-        searches in two levels. If its owners come from a search in two levels, its attribute `how`
-        names the topology.
+    If `limits` is None, `find` searches in one level. For objective "time", `others` of the result
+    includes owners of searches in two levels. `how` names the topology if the owners are from two
+    levels.
     """
     matrix, num_parts, report = asked.matrix, asked.task.num_parts, asked.report
     options, nodes = asked.task.search_options, asked.task.options.nodes
@@ -107,8 +93,7 @@ def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> Search
 def _together(one: SearchResult, two: SearchResult) -> SearchResult:
     """Return the result `one`, with the steps and the seconds of both searches.
 
-    If the owners of `two` are at least as balanced as the owners of `one`, they are added to the
-    attribute `others` of the result.
+    Owners of `two` that are at least as balanced are added to `others` of the result.
     """
     over = [min(each.overload for each in of.tried if each.best) for of in (one, two)]
     others = [*one.others, two.owners] if over[1] <= over[0] else one.others
@@ -118,17 +103,13 @@ def _together(one: SearchResult, two: SearchResult) -> SearchResult:
 
 @dataclass(frozen=True, eq=False)
 class _Share:
-    """A search in one of the two levels.
-
-    In the upper level, it divides all rows among the nodes. In the lower level, it divides the rows
-    of one node among the node's ranks.
+    """A search that divides all rows among the nodes, or a node's rows among its ranks.
 
     Attributes:
-        matrix, options, limits: Arguments of the search.
         rows, nonzeros (int64[num_rows], int64[num_nonzeros]): Rows and nonzeros that the search
-            divides, by their indices in the whole matrix.
-        own (bool[matrix.num_vertices]): For every vertex of `matrix`, whether the search divides
-            it. Other vertices belong to other nodes.
+            divides, by index in the whole matrix.
+        own (bool[matrix.num_vertices]): Vertices of `matrix` that the search divides; others belong
+            to other nodes.
     """
 
     matrix: Graph
@@ -188,10 +169,9 @@ def _on_nodes(
 def _between(
     matrix: Graph, options: SearchOptions, limits: Limits, first: npt.NDArray[np.int64]
 ) -> _Share:
-    """Return the search that divides rows among nodes.
+    """Return the search that divides rows among nodes, with the share `OF_NODES` of the imbalance.
 
-    The search may use the share `OF_NODES` of the allowed imbalance. `first` has the first rank of
-    every node, and at its end the number of ranks.
+    `first` has the first rank of every node, and at its end the number of ranks.
     """
     capacities = limits.capacities or (1.0,) * int(first[-1])
     sums = np.add.reduceat(np.array(capacities), first[:-1])
@@ -218,8 +198,7 @@ def _inside(
 ) -> _Share:
     """Return the search that divides the rows of one node among its ranks.
 
-    Its matrix has the nonzeros of the node, with their rows and columns. `first` has the first rank
-    of every node, and at its end the number of ranks.
+    `first` has the first rank of every node, and at its end the number of ranks.
     """
     own = nodes.rows == node
     nonzeros = np.flatnonzero(nodes.of_nonzeros(matrix) == node)
@@ -264,10 +243,7 @@ def _inside(
 def _options(
     options: SearchOptions, effort: str | None, epsilon: float, capacities: Any, of_budget: float
 ) -> SearchOptions:
-    """Return the options of one of the two searches: for nodes, or for ranks within a node.
-
-    The search minimises the volume, and gets the share `of_budget` of the budget in `options`.
-    """
+    """Return the options of a search for the volume, with the share `of_budget` of the budget."""
     budget = options.budget
     return replace(
         options,

@@ -31,23 +31,13 @@ MAX_PARTS = 4096
 def numbered(
     asked: Unowned, found: Ownership, seconds: Callable[[Ownership], float] | None = None
 ) -> Ownership:
-    """Renumber the parts if this makes the predicted epoch shorter.
+    """Return the owners with renumbered parts if this makes the predicted epoch shorter.
 
-    If the objective is "time", the search may have found more than one result. Those that are at
-    least as balanced as `found` (its attribute `others`) are tried too, with renumbered parts.
+    For objective "time", owners in `found.others` are tried too. `found` itself is returned if the
+    model needs no search, or if rows are fixed. If the objective is not "time", a named partitioner
+    or topology also keeps the numbers.
 
-    Parts keep their numbers if the model needs no search, or if rows are fixed. If the objective is
-    not "time", they also keep their numbers if the user names a partitioner or a topology.
-
-    Parameters:
-        asked: The matrix with its task, whose options have the machine and the widths of the
-            layers. If better owners are found for objective "time", `asked.report` is called.
-        found: The owners.
-        seconds: Function that returns the seconds of an epoch for given owners; None to ask the
-            predictor.
-
-    Returns:
-        The better owners, or `found` itself.
+    `seconds` returns the seconds of an epoch; None to ask the predictor.
     """
     matrix, task = asked.matrix, asked.task
     options, by_time = task.options, task.objective == "time"
@@ -81,8 +71,8 @@ def numbered(
 def _ways(asked: Unowned, found: Ownership) -> Iterator[Ownership]:
     """Yield the owners `found.owners`, then the same owners with renumbered parts.
 
-    For objective "time", do the same for the owners in `found.others`. These other owners are left
-    out if there are few parts, all on one node.
+    For objective "time", do the same for `found.others`, unless there are few parts, all on one
+    node.
     """
     matrix, task = asked.matrix, asked.task
     options, num_parts = task.options, task.num_parts
@@ -119,10 +109,7 @@ def with_better_numbers(
 def mapped(
     owners: Owners, matrix: Graph, topology: Topology, capacities: Capacities = None
 ) -> Owners:
-    """Return the owners with parts renumbered so that few rows are sent between nodes.
-
-    Only parts of equal capacity exchange their numbers.
-    """
+    """Renumber parts of equal capacity so that few rows are sent between nodes."""
     from plancc.passes.topology import MapToTopology
 
     num_parts = topology.num_ranks

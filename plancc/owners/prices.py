@@ -1,8 +1,7 @@
 """Prices, which tell model ``auto`` before any search which of its candidates are promising.
 
-A price is the predicted time of an epoch. If the model of a candidate assigns owners without a
-search, the price is computed for these owners. Otherwise it is computed for owners that one
-partitioner finds quickly.
+A price is the predicted time of an epoch, for owners from the model. If the model needs a search,
+the owners are from one quick partitioner.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Form:
     Attributes:
         name: Name of the candidate, which is a model.
         assigner: The model that assigns rows, with its number of parts.
-        label: The name and the options, separated by colons, for messages and tables.
+        label: The name and the options, separated by colons.
     """
 
     name: str
@@ -48,10 +47,7 @@ class Form:
 
     @classmethod
     def of(cls, name: str, num_ranks: int, options: Mapping[str, Any]) -> Form:
-        """Make the form of the candidate `name` with these options.
-
-        Raise InputError if the options do not suit the number of ranks.
-        """
+        """Make a form of candidate `name`; raise InputError if options do not suit the ranks."""
         words = (key if value is True else f"{key}={value}" for key, value in options.items())
         return cls(name, Assigner.of(name, num_ranks, options), ":".join([name, *words]))
 
@@ -67,17 +63,14 @@ class Form:
 
 @dataclass
 class PricedForms:
-    """Prices of the forms (`Form`) of all candidates.
-
-    A price is computed when it is first needed.
+    """Prices of the forms (`Form`) of all candidates; a price is computed when first needed.
 
     Attributes:
         matrix, task, balance: The matrix, the task of model auto, and its balance.
-        rows: Dict of the owners of rows from which prices are computed, int32[n] each. A key is a
-            pair. Its first entry is the balance if the model needs a search, else the name of the
-            model. Its second entry is the number of parts.
-        seconds: Label of a form -> its price. A price is a pair: whether a rank has too little
-            memory, and the predicted seconds of an epoch, infinite if the partitioner failed.
+        rows: Owners of rows, int32[n]. A key is the balance (without a search, the model's name),
+            and the number of parts.
+        seconds: Price by label of a form: whether memory is too small, and seconds of an epoch
+            (infinite after a failure).
     """
 
     matrix: Graph
@@ -87,10 +80,10 @@ class PricedForms:
     seconds: dict[str, tuple[bool, float]] = field(default_factory=dict)
 
     def balance_of(self, form: Form) -> Balance:
-        """Return the balance of the parts in this form's plan.
+        """Return the balance of the parts in this form's plan: the given balance, if possible.
 
-        This is the given balance, except if the plan is an edge plan and the given balance includes
-        rows. An edge plan cannot balance rows, so the result then is nonzeros alone.
+        If the plan is an edge plan, which cannot balance rows, and the balance includes rows,
+        return nonzeros alone.
         """
         if form.by_rows or "rows" not in self.balance.names:
             return self.balance
@@ -99,12 +92,8 @@ class PricedForms:
     def best_form(self, name: str, unfit: bool = False) -> list[Form]:
         """Return a list with the form of candidate `name` that has the lowest price.
 
-        A candidate is a model; its forms are the ways to set the model's options; a price is a
-        predicted epoch time. The list is empty if no form suits the number of ranks, the widths of
-        the layers and the size of the graph.
-
-        `unfit`: whether the candidate does not suit the graph for another reason. Then no price is
-        computed, and the list has the first form that suits these numbers.
+        The list is empty if no form suits ranks, widths and graph. If `unfit`, the list has the
+        first suitable form, and no price is computed.
         """
         forms = []
         for options in MODELS[name].forms(self.task.num_parts):
@@ -118,12 +107,10 @@ class PricedForms:
         return forms[:1] if unfit or len(forms) < 2 else [min(forms, key=self.price)]
 
     def left_out(self, forms: Sequence[Form], unfits: Mapping[str, str]) -> dict[str, str]:
-        """Return a dict of the candidates whose price is too high for a search: name -> reason.
+        """Return the candidates whose price is too high for a search: name -> reason.
 
-        A price is the time of an epoch, predicted before the search. Of the candidates that need a
-        search and suit the graph, only the `MOST` with the lowest prices are searched. `unfits`
-        maps names of candidates to the reasons why they do not suit the graph. A candidate suits
-        the graph if its reason is "" or missing.
+        Only the `MOST` candidates with the lowest prices are searched. A candidate with a reason in
+        `unfits` does not count.
         """
         searched = [form for form in forms if form.searched and not unfits.get(form.name)]
         if len(searched) <= MOST:
@@ -135,10 +122,7 @@ class PricedForms:
         }
 
     def price(self, form: Form) -> tuple[bool, float]:
-        """Return the price of a form (a model with its options); compute it at the first call.
-
-        The price is a pair: whether a rank has too little memory, and the seconds of an epoch.
-        """
+        """Return the price of a form: whether a rank lacks memory, and the seconds of an epoch."""
         if form.label not in self.seconds:
             assigner = form.assigner
             try:
@@ -151,10 +135,7 @@ class PricedForms:
         return self.seconds[form.label]
 
     def _owners(self, form: Form) -> Owners:
-        """Return the owners of rows (and nonzeros) from which the price of a form is computed.
-
-        They are the owners that the model assigns. If the model needs a search, they are the owners
-        that one partitioner finds."""
+        """Return the owners for the price of a form: from the model, or from one partitioner."""
         matrix, assigner, balance = self.matrix, form.assigner, self.balance_of(form)
         model = make_model(assigner.model, assigner.options)
         key = str(balance) if form.searched else assigner.model, assigner.num_parts
@@ -168,10 +149,9 @@ class PricedForms:
         return Owners(rows, of_nonzeros)
 
     def _rows(self, form: Form, model: Model, balance: Balance) -> Owner:
-        """Return the owners of rows that the model assigns.
+        """Return the owners of rows from the model, or, if the model needs a search, a partitioner.
 
-        If the model needs a search, return instead the owners that a partitioner finds by
-        minimising the edge cut.
+        The partitioner minimises the edge cut.
         """
         matrix, options, num_parts = self.matrix, self.task.options, form.assigner.num_parts
         common: Any = {"balance": balance, "seed": options.seed}

@@ -20,10 +20,7 @@ MAX_WORDS = 16
 
 
 def now() -> str:
-    """Return the current time in UTC, such as 2026-01-31T12:00:00Z.
-
-    If SOURCE_DATE_EPOCH is set, return that time instead, so that plans can be reproduced.
-    """
+    """Return SOURCE_DATE_EPOCH (for reproducible plans) or the time, as 2026-01-31T12:00:00Z."""
     seconds = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
@@ -51,13 +48,7 @@ def graph_entries(source: Source, model: str, options: Mapping[str, Any]) -> dic
 
 
 def plan_entries(wishes: PlanOptions, seed: int, predicted: int) -> dict[str, Any]:
-    """Return the entries of the provenance about memory and about link prediction, by name.
-
-    Parameters:
-        wishes: Options of the plan.
-        seed: Seed of the split of the links.
-        predicted: Predicted memory of the compile, in bytes.
-    """
+    """Return the entries of the provenance about memory and about link prediction, by name."""
 
     def named(given: Any) -> str:
         is_path = isinstance(given, str | os.PathLike)
@@ -86,16 +77,10 @@ def provenance(
     more: Mapping[str, Any],
     notes: Iterable[str],
 ) -> dict[str, Any]:
-    """Return the provenance of a plan.
+    """Return the provenance of a plan, which begins with the entries `first`.
 
-    Parameters:
-        first: The first entries: `graph_entries`, or entries from the provenance of another plan.
-        command: Name of the command, such as "compile".
-        balance: Balance of the parts.
-        reached (float[num_constraints]): Imbalance of the parts in every constraint.
-        options: Options of the search.
-        more: Entries about the search and about the predicted epoch.
-        notes: Warnings for the user.
+    `reached`, float64[num_constraints], is the parts' imbalance. `more` is about the search and the
+    predicted epoch.
     """
     return {
         **first,

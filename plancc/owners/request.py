@@ -1,7 +1,6 @@
 """The request for a compilation: its options, checked before the graph is read.
 
-If the request is for a process grid, another model (option `blocks`) assigns the rows to blocks, as
-it would assign them to the parts of a row plan.
+For a process grid, another model (option `blocks`) assigns the rows to blocks.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Assigner:
     Attributes:
         named: Name of the model that the user asks for.
         grid: The process grid; None if the user does not ask for one.
-        model: Name of the model that assigns rows to parts; not `named` if there is a grid.
+        model: Name of the model that assigns rows; not `named` if there is a grid.
         num_parts: Number of parts; with a grid, number of its blocks of rows.
         options: Options of `model`.
     """
@@ -49,12 +48,7 @@ class Assigner:
 
     @classmethod
     def of(cls, model: str, num_ranks: int, options: Mapping[str, Any]) -> Assigner:
-        """Make the assigner for a model, its options and a number of ranks.
-
-        Raises:
-            InputError: For an option that the model does not have, and for a grid that does not
-                suit the number of ranks.
-        """
+        """Make an assigner; raise InputError for an unknown option, or a grid that does not fit."""
         chosen = make_model(model, options)
         if not isinstance(chosen, ProcessGridModel):
             return cls(model, None, model, num_ranks, dict(options))
@@ -69,15 +63,9 @@ class Assigner:
                 self.grid.check_width(width)
 
     def with_capacities(self, options: SearchOptions) -> SearchOptions:
-        """Return the options with a capacity for every part.
+        """Return options with a capacity for every part: the user's, else the machine's speeds.
 
-        The capacities are those that the user gives. If the user gives none, they are the speeds of
-        the ranks in the machine file. If the parts must have equal sizes, no capacities are set.
-
-        Raises:
-            InputError: If the number of capacities is not the number of parts; if the number of
-                speeds is not the number of ranks; or if the user gives capacities for a model whose
-                parts have equal sizes.
+        If parts must have equal sizes, there are none, and the user's capacities raise InputError.
         """
         grid = self.grid
         of_ranks = grid is None or (grid.scheme == "1d" and grid.num_parts == grid.num_ranks)
@@ -99,10 +87,7 @@ class Assigner:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Context manager that explains errors about `model`, which the user may not have named.
-
-        It adds to the message that `model` assigns the blocks of rows of the process grid.
-        """
+        """Context manager that explains in errors: `model` assigns blocks of the process grid."""
         try:
             yield
         except InputError as error:
@@ -117,12 +102,11 @@ class Request:
     """The checked request of a compile.
 
     Attributes:
-        assigner: The model that assigns rows, and the process grid.
         options: The user's options of the model.
         search, plan_options: The user's options of the search, and of the plan.
-        task: The task of the search. Its options have a capacity for every part.
-        balance: Balance of the parts. If the user gives none, it is "weights" if there are
-            `plan_options.weights`, else the `default_balance`.
+        task: The task of the search; its options have a capacity for every part.
+        balance: Balance of the parts: by default "weights" if the user gives weights, else
+            `default_balance`.
     """
 
     assigner: Assigner
@@ -138,15 +122,8 @@ class Request:
     ) -> Self:
         """Check the options of a compile, and make its request.
 
-        Parameters:
-            model: Name of the model.
-            num_ranks: Number of parts; for a process grid, number of its ranks.
-            options: Options of the model, the search and the plan.
-            refused: Combinations of options that are refused, besides the combinations that `Task`
-                refuses.
-
-        Raises:
-            InputError: For unknown options, wrong values and refused combinations.
+        `num_ranks` is the number of parts or of a grid's ranks. `refused` adds combinations of
+        options to those that `Task` refuses.
         """
         of_search, of_plan, own = divided(options, SearchOptions, PlanOptions)
         search, plan_options = SearchOptions(**of_search), PlanOptions(**of_plan)
@@ -171,15 +148,9 @@ class Request:
         return request
 
     def for_graph(self, graph: Graph, data: VertexData) -> Self:
-        """Return the request, completed by what depends on the graph and its data.
+        """Return the request, with widths, training mask and fixed rows for a graph and its data.
 
-        These are the widths of the layers, the training mask and the fixed rows. If the user gives
-        no widths, they follow from the data; if the data has no features or labels, defaults are
-        taken.
-
-        Raises:
-            InputError: If the graph or its data do not suit the number of parts, the balance, the
-                widths or the fixed rows.
+        Widths that the user does not give follow from features and labels, or are defaults.
         """
         widths, options = DataWidths.of(data), self.task.options
         self.assigner.check_graph(graph.num_vertices, data)
@@ -203,14 +174,10 @@ class Request:
 def default_balance(model: str, options: SearchOptions) -> str:
     """Return the default balance: the weights that parts share evenly if the user names none.
 
-    A search for row plans has the balance `DEFAULT_BALANCE`, or "nnz,rows" if epsilon is above
-    `LOOSE`. The same holds for model "auto" with objective "time". In all other cases the balance
-    is "nnz", as in Demirci et al. 2022: for edge plans, for mini-batches, and for models that
-    assign rows themselves.
-
-    For row plans, there is one exception. If the user names a partitioner, and the objective is not
-    "time", the balance is "nnz", so that the owners need no refinement. For objective "time", a
-    partitioner's owners are refined in any case.
+    A search for row plans, and model "auto" with objective "time", have `DEFAULT_BALANCE`, or
+    "nnz,rows" if epsilon is above `LOOSE`. Otherwise the balance is "nnz", as in Demirci et al.
+    2022. It is also "nnz" for a named partitioner, unless the objective is "time", so that its
+    owners need no refinement.
     """
     chosen = MODELS[model]
     of_rows = chosen.searched and chosen.layout == "row" and not chosen.of_batches

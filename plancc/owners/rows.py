@@ -1,13 +1,8 @@
-"""Find owners of rows, for row plans. Which of three ways is used depends on the model:
+"""Find owners of rows, for row plans.
 
-the model needs a search, and    `plancc.search` finds the owners
-the user names no partitioner
-
-the model needs a search, and    the partitioner finds the owners; they are refined if the
-the user names a partitioner     partitioner cannot minimise the objective itself, or rebalanced if
-                                 there are several limits and a part is above one of them
-
-the model needs no search        the model assigns the rows itself
+A model without a search assigns the rows itself. Otherwise `plancc.search` or a partitioner that
+the user names finds the owners. A partitioner's owners are refined if the partitioner cannot
+minimise the objective, or rebalanced if a part is above one of several limits.
 """
 
 from __future__ import annotations
@@ -57,10 +52,8 @@ class _Rows:
     """The task of finding owners of rows, with limits and objective that were computed from it.
 
     Attributes:
-        asked: The matrix with its task.
         limits: Limits of the parts.
-        expectation: The objective, if the model minimises the expected volume of mini-batches; None
-            for other models.
+        expectation: The expected volume of mini-batches, if the model minimises it; else None.
     """
 
     asked: Unowned
@@ -156,10 +149,7 @@ def found_by_search(result: SearchResult, task: Task) -> Ownership:
 
 
 def _versions(tried: Sequence[Trial]) -> str:
-    """Return names and versions of the partitioners that a search used.
-
-    The name of a step begins with the name of its partitioner.
-    """
+    """Return names and versions of the partitioners in `tried`; a step's name begins with one."""
     names = dict.fromkeys(trial.step.split()[0] for trial in tried)
     used = [name for name in names if name in PARTITIONERS]
     return ", ".join(f"{name} {PARTITIONERS[name].version()}".strip() for name in used)
@@ -182,9 +172,8 @@ def partitioned(problem: Hypergraph | WeightedGraph, task: Task, limits: Limits)
 def _left_to_do(found: Ownership, job: _Rows) -> str:
     """Return "refine" or "rebalance" if a partitioner's owners need this step, else "".
 
-    Owners are refined if the partitioner cannot minimise the objective. There is one exception: if
-    the model minimises the expected volume of mini-batches, and the user gives the number of
-    mini-batches to sample, the owners stay as Demirci et al. 2022 define them.
+    Owners are refined if the partitioner cannot minimise the objective. But if the user gives a
+    number of mini-batches to sample, the owners stay as Demirci et al. 2022 define them.
     """
     if found.how["partitioner"] == TRIVIAL:
         return ""
@@ -243,20 +232,7 @@ def _improved(found: Ownership, problem: Hypergraph | WeightedGraph, job: _Rows)
 def with_clusters(
     data: VertexData, matrix: Graph, clusters: int, seed: int, time_limit: float | None
 ) -> VertexData:
-    """Return the vertex data with clusters added, which a partitioner finds.
-
-    The clusters have about equal numbers of vertices, and few edges between them.
-
-    Parameters:
-        data: The vertex data, without clusters.
-        matrix: The graph.
-        clusters: Number of clusters.
-        seed: Seed of the partitioner.
-        time_limit: Seconds that the partitioner may take; None for the default.
-
-    Raises:
-        InputError: If the data has clusters already, or `clusters` is not in 1..num_vertices.
-    """
+    """Return the vertex data with clusters of about equal size, which a partitioner finds."""
     if data.clusters is not None:
         raise InputError(f"cannot add {clusters} clusters: the vertex data has clusters already")
     check_num_parts(matrix.num_vertices, clusters, "cluster")

@@ -1,9 +1,4 @@
-"""Types for the step that finds owners: what it gets, and what it returns.
-
-Task       a model, a number of parts and options of a search, which must suit each other
-Unowned    a matrix for which owners must be found, with a task and a balance
-Ownership  the owners found, with entries for the provenance and notes for the user
-"""
+"""Types for the step that finds owners: its input (`Task`, `Unowned`) and its result."""
 
 from __future__ import annotations
 
@@ -40,17 +35,7 @@ REFINED, REBALANCED = "the refined partition", "the rebalanced partition"
 
 @dataclass(frozen=True)
 class Task:
-    """The task of finding owners by a model.
-
-    Attributes:
-        name: Name of the model in `plancc.models.MODELS`.
-        model: The model with its options.
-        num_parts: Number of parts.
-        options: Options of the search.
-
-    Raises:
-        InputError: If an option does not suit the model, or another option.
-    """
+    """The task of finding owners by a model; options must suit the model and each other."""
 
     name: str
     model: Model
@@ -72,10 +57,7 @@ class Task:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """The objectives from which the user may choose.
-
-        Empty if there is nothing to check: if the user names no objective, or if the model is auto.
-        """
+        """The objectives that the user may name; empty without a named objective, or for auto."""
         if self.options.objective is None or self.model.layout == "any":
             return ()
         return (*self.model.own_objectives, *OBJECTIVES)
@@ -84,8 +66,8 @@ class Task:
     def wish(self) -> str:
         """Name of the first option that the user gives and that asks for a search; "" if none does.
 
-        If there is only a refinement, option `budget` does not ask for a search, since it applies
-        to the refinement.
+        Option `budget` does not ask for a search if there is only a refinement, to which it
+        applies.
         """
         if self.model.layout == "any":
             return ""
@@ -98,10 +80,9 @@ class Task:
     def searches(self) -> bool:
         """Whether plancc searches for owners; it then chooses partitioners and refinements itself.
 
-        There is no search if the model needs none, or if the user names a partitioner. If no other
-        model has this model's default objective, there is a search only if an option of the user
-        asks for it. For example, only model gp minimises the edge cut by default. Without such an
-        option, METIS alone finds the owners, as in the paper that introduced the model.
+        A named partitioner replaces the search. If no other model has this model's default
+        objective, such as the edge cut of gp, only options ask for a search. Without such options,
+        METIS finds the owners, as in the paper.
         """
         model, options = self.model, self.options
         if not model.searched or options.named:
@@ -112,10 +93,10 @@ class Task:
 
     @property
     def objective(self) -> str | None:
-        """Objective of the search, or of the refinement of a partitioner's owners.
+        """Objective of the search, or of the refinement of a partitioner's owners; else None.
 
-        None if there is neither a search nor a refinement. If the user names no objective, a search
-        minimises the model's default objective; or the volume, if no other model has this default.
+        If the user names no objective, a search minimises the model's default objective; or the
+        volume, if no other model has this default.
         """
         model, asked = self.model, self.options.objective
         if model.of_batches:
@@ -140,8 +121,8 @@ class Task:
     def handed_on(self) -> dict[str, str]:
         """{"objective": the user's objective} if the model must get it as an option, else {}.
 
-        The model must get it if the model has objectives of its own (`Model.own_objectives`), and
-        a partitioner minimises the user's objective without a search or refinement by plancc.
+        The model has objectives of its own then, and a partitioner minimises the user's without a
+        search.
         """
         asked = self.options.objective
         if asked is None or self.objective is not None or not self.model.own_objectives:
@@ -155,10 +136,7 @@ class Task:
 
     @property
     def search_options(self) -> SearchOptions:
-        """The user's options, with the objective that the search must minimise.
-
-        The objective is None for models of mini-batches, whose searches have their own objective.
-        """
+        """The user's options, with the search's objective; None for models of mini-batches."""
         objective = None if self.model.of_batches else self.objective
         return replace(self.options, objective=objective)
 
@@ -176,8 +154,6 @@ class Unowned:
     """A normalised matrix without owners, with the task of finding them.
 
     Attributes:
-        matrix: The normalised matrix.
-        task: The task.
         balance: Balance of the parts.
         observer, report: See `plancc.compile`.
     """
@@ -194,15 +170,13 @@ class Ownership:
     """Owners, with entries for the provenance and notes for the user.
 
     Attributes:
-        owners: The owners.
         how: Entries for the provenance of the plan.
         about_run, about_owners: Notes for the user about the run, and about the owners.
         balance: Balance of the parts; None if it is the balance that was asked for.
         limits: Limits of the parts; None if they are not known.
-        others: Other owners that are at least as balanced. They may be quicker than `owners` after
-            a renumbering of the parts, or with node-aware exchange.
-        grid, topology: The process grid, or the topology for node-aware exchange, that model auto
-            chose; None if it chose none.
+        others: Other owners, at least as balanced: perhaps quicker after renumbering, or with
+            node-aware exchange.
+        grid, topology: The process grid, or the topology, that model auto chose; None without.
     """
 
     owners: Owners
