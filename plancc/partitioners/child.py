@@ -1,8 +1,7 @@
 """The child process in which a native partitioner runs: ``python -P -m plancc.partitioners.child``.
 
-The process reads one pickled job from stdin, and writes one pickled answer to stdout. Before it
-loads the library, it redirects file descriptor 1 to stderr. So output of the library goes to
-stderr, and cannot mix with the answer.
+It reads a pickled job from stdin, and writes a pickled answer to stdout. File descriptor 1 leads to
+stderr, so that output of the library cannot mix with the answer.
 """
 
 from __future__ import annotations

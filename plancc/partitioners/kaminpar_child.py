@@ -13,9 +13,7 @@ def run(
 
     Parameters:
         path: A ParHIP file with the graph; the file is removed after it is read.
-        goal: A list with the largest weight of every part, or a tuple of the number of parts and
-            epsilon.
-        seeds, preset, threads: See `plancc.partitioners.adapter.Adapter.run`.
+        goal: List of the largest weight of every part, or tuple (number of parts, epsilon).
     """
     import kaminpar
 
