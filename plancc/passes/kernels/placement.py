@@ -19,14 +19,10 @@ def _lighter(q: int, other: int, state: Any, scale: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def place(order: Any, nets: Any, state: Any, limit: Any, scale: Any) -> None:
-    """Move the vertices of the last part of `state` to the other parts.
+    """Move vertices out of the last part of `state`, which holds vertices without a part.
 
-    The last part is no real part: it holds the vertices to which no part is assigned yet.
-
-    Every round places the vertices that share nets with placed vertices. Such a vertex moves to the
-    part with room that saves the most rows; if several parts are equally good, to the lightest of
-    them. A vertex moves to the lightest of all parts if no part that its nets touch has room, or if
-    it shares no net with placed vertices.
+    A vertex goes to the part with room that saves the most rows; on a tie, or without such a part,
+    to the lightest.
 
     Parameters:
         order (int64[m]): The vertices of the last part.
