@@ -327,9 +327,7 @@ class Sweeps:
         self.trade(nets, state)
 
     def relieve(self, nets: Nets, state: State, most: int | None = None) -> None:
-        """Move up to `most` vertices out of parts above the limit, in order of the rows that they
-        add.
-        """
+        """Move up to `most` vertices out of parts above the limit, cheapest moves first."""
         limit = self.limits.limit
         costs = relief_costs(nets, state, limit)
         order = np.argsort(costs, kind="stable")[: np.isfinite(costs).sum()]
