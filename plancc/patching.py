@@ -169,10 +169,7 @@ def _patched(
 def _changed(
     plan: Plan, graph: Any, lists: tuple[Any, Any], data: Any
 ) -> tuple[Graph, VertexData | None]:
-    """Return the changed graph, and its vertex data, which are None if `data` is None.
-
-    `lists` has the edges to add and the edges to remove.
-    """
+    """Return the changed graph, and its vertex data, which are None if `data` is None."""
     if (graph is None) == all(each is None for each in lists):
         raise InputError("give either the changed graph (`graph`) or its changes (`add`, `remove`)")
     types = plan.header.types
@@ -199,10 +196,7 @@ def _changed(
 
 
 def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any, EdgeChanges]:
-    """Return the edges of the `patch` parameter `name` by relation; None is the key without types.
-
-    `turned`: whether to swap the ends of edges.
-    """
+    """Return the edges of the `patch` parameter `name` by relation (None without types)."""
     if given is not None and isinstance(given, Mapping) != (types is not None):
         has = "no types; drop the relations" if types is None else "types; give edges by relation"
         raise InputError(f"`{name}`: the plan has {has}")
@@ -255,10 +249,7 @@ def _ids(
 
 
 def _now(old: Int64Array, size: int) -> Int64Array:
-    """Return the changed graph's vertex for every plan vertex, int64[size]; -1 if removed.
-
-    This is the inverse of `old`, the result of `_before`.
-    """
+    """Return the changed graph's vertex for every plan vertex, int64[size]; -1 if removed."""
     place = np.full(size, NO_PART, np.int64)
     place[old[old >= 0]] = np.flatnonzero(old >= 0)
     return place
@@ -337,10 +328,7 @@ def _without_withheld(plan: Plan, graph: Graph, ends: Int32Array | None) -> Grap
 def _data(
     plan: Plan, given: VertexData | None, old: Int64Array, types: Types | None
 ) -> tuple[VertexData, list[str]]:
-    """Return the vertex data of the changed graph in vertex order, and notes for the user.
-
-    `old` is the result of `_before`; `types` are those of the changed graph.
-    """
+    """Return the vertex data of the changed graph in vertex order, and notes for the user."""
     if given is not None:
         lost = plan.vertex_data.clusters is not None and given.clusters is None
         return given, ["the clusters of the plan are not kept; compile it again"] * lost
@@ -402,7 +390,7 @@ def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
 
 
 def write_moves(moves: npt.NDArray[Any], path: str | os.PathLike[str]) -> None:
-    """Write the result of `moves_of` as CSV: row, from, to; "type" comes first if there are types."""
+    """Write the result of `moves_of` as CSV: row, from, to; first "type", if there are types."""
     header = ["type"] * (moves.shape[1] > 3) + ["row", "from", "to"]
     with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8") as stream:
         csv.writer(stream, lineterminator="\n").writerows([header, *moves.tolist()])

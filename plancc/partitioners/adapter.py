@@ -161,10 +161,7 @@ class Adapter:
 
 
 def scaled(values: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
-    """Return `values`, scaled down in each column whose sum exceeds `max_total`.
-
-    Positive values stay positive.
-    """
+    """Scale down columns of `values` with sums above `max_total`; positive values stay positive."""
     total = values.sum(axis=0)
     if (total <= max_total).all():
         return values
@@ -182,10 +179,9 @@ def most_weights(
 
 
 def write_lines(file: BinaryIO, values: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
-    """Write non-negative integers as text; line k ends with ``values[ends[k] - 1]``.
+    """Write non-negative integers as lines of text; line k ends with ``values[ends[k] - 1]``.
 
-    Every line needs at least one number. All numbers are padded with zeros to the same width, which
-    makes array operations possible; libraries read "007" as 7.
+    Every line needs a number. All are padded to one width: libraries read "007" as 7.
     """
     if len(values) == 0:
         return

@@ -87,10 +87,7 @@ def run(
     threads: int,
     capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """Return owners that minimise the objective of `problem`; see `Adapter.run`.
-
-    A hypergraph's objective is its connectivity-1 cut. `threads` is ignored.
-    """
+    """Return owners that minimise the objective of `problem`; see `Adapter.run`."""
     how, rng = PRESETS[preset], np.random.default_rng(seed)
     nets = nets_of(as_hypergraph(problem))
     shares = None if capacities is None else tuple(capacities.tolist())

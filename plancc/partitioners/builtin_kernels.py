@@ -16,12 +16,7 @@ MAX_SEARCHED_PINS = 1000
 def bisect(nets: Nets, weight: Any, shares: Any, order: Any) -> Any:
     """Return owners found by recursive bisection along breadth-first orders, int32[num_vertices].
 
-    Parameters:
-        nets (Nets): The hypergraph.
-        weight (int64[num_vertices]): One weight for every vertex.
-        shares (float64[num_parts]): Relative sizes of the parts.
-        order (int64[num_vertices]): All vertices; the first search starts from the first; not
-            changed.
+    `weight`, int64[num_vertices], has one constraint. The first search starts at ``order[0]``.
     """
     return _bisect(nets, weight, shares, order.copy())
 
@@ -69,11 +64,8 @@ def _bisect(nets: Any, weight: Any, shares: Any, order: Any) -> Any:
 def _search(nets: Any, order: Any, region: Any, net_seen: Any, search: int) -> None:
     """Sort the vertices in `order` by a breadth-first search from the first of them.
 
-    Parameters:
-        region (int64[num_vertices]): Scratch: for vertices in `order`, ``2 * search``, plus 1 if
-            found.
-        net_seen (int64[num_nets]): For every net, the last search that visited it.
-        search: Number of this search, counted from 1.
+    `region` is scratch: ``2 * search`` for vertices in `order`, plus 1 once found. `net_seen` is
+    the last search that visited a net.
     """
     for v in order:
         region[v] = 2 * search

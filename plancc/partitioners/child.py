@@ -17,10 +17,7 @@ from plancc.processes import die_with_parent
 
 
 def main() -> int:
-    """Read one job of a partitioner from stdin, run it, and write the answer to stdout.
-
-    The exit status is 0 if an answer was written, else 1.
-    """
+    """Run one job from stdin, and write the answer to stdout; return 0, or 1 without an answer."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -11,9 +11,8 @@ def run(
 ) -> list[array[int]]:
     """Minimise the edge cut once for every seed; return a list of owners.
 
-    Parameters:
-        path: A ParHIP file with the graph; the file is removed after it is read.
-        goal: List of the largest weight of every part, or tuple (number of parts, epsilon).
+    `goal` is a list of the largest weight of every part, or a tuple of number of parts and epsilon.
+    The ParHIP file at `path` is removed.
     """
     import kaminpar
 

@@ -38,10 +38,7 @@ def _last_words(path: Path) -> str:
 def _answer(
     child: subprocess.Popen[bytes], time_limit: float, stop: Callable[[], bool] | None
 ) -> bytes:
-    """Wait for the child, and return its output; raise InterruptedError if `stop` returns true.
-
-    After `time_limit` seconds, TimeoutExpired is raised.
-    """
+    """Return the child's output; raise InterruptedError if `stop` returns true."""
     end = time.monotonic() + time_limit
     while True:
         left = max(end - time.monotonic(), 0.0)
@@ -55,10 +52,7 @@ def _answer(
 
 
 def advice(run: Callable[..., object]) -> str:
-    """Return the end of an error message about an adapter whose function `run` has failed.
-
-    If `run` is not part of plancc, the text names the function's file and line.
-    """
+    """Return the end of an error message about an adapter whose function `run` has failed."""
     return OTHERWISE if run.__module__.startswith("plancc.") else f"look at {place_of(run)}"
 
 

@@ -77,9 +77,8 @@ def partition(
 ) -> PartitionResult:
     """Split the vertices of `problem` into `num_parts` parts, each with at least one vertex.
 
-    Of `limits`, only names and allowed imbalances are used; None: `options.epsilon` applies to
-    every weight. The partitioner "auto" falls back on "builtin"; a partitioner that the user names
-    raises BackendError if it fails.
+    Partitioner "auto" falls back on "builtin"; a named one raises BackendError if it fails. Of
+    `limits`, only names and allowed imbalances are used.
     """
     options = options or PartitionOptions()
     return partitions(problem, num_parts, [options.seed], options, limits=limits, stop=stop)[0]
@@ -166,8 +165,7 @@ def improve(
 ) -> npt.NDArray[np.int32]:
     """Run a native library that improves a partition; the result may be worse, or unbalanced.
 
-    Every part of the result, int32[num_vertices], has at least one vertex. BackendUnavailable is
-    raised if `improver` finds no such library.
+    BackendUnavailable is raised if `improver` finds no such library.
     """
     adapter = improver(problem)
     if adapter is None:
@@ -185,10 +183,7 @@ def _mended(
     limits: Limits,
     seed: int,
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Give empty parts a vertex and restore limits; return owners and notes for the user.
-
-    Limits are restored only if the capacities differ and the adapter ignores capacities.
-    """
+    """Give empty parts a vertex and restore limits; return owners and notes for the user."""
     if limits.unequal and not adapter.capacities:
         from plancc.partitioners.builtin import as_hypergraph
 
@@ -205,10 +200,7 @@ def _mended(
 def _limits(
     weights: npt.NDArray[np.int64], num_parts: int, options: PartitionOptions, given: Limits | None
 ) -> Limits:
-    """Return limits with the imbalances and names of `given`, else with `options.epsilon`.
-
-    `given` counts only if it has as many constraints as the weights.
-    """
+    """Return limits with the imbalances and names of `given` if it fits, else `options.epsilon`."""
     limits = Limits(weights, num_parts, options.epsilon, options.capacities)
     if given is None or len(given.names) != len(limits.names):
         return limits
@@ -230,10 +222,7 @@ def check_problem(problem: Hypergraph | WeightedGraph) -> None:
 def by_rank(
     problem: Hypergraph | WeightedGraph, ranks: Callable[[Adapter], Mapping[type, int]]
 ) -> list[Adapter]:
-    """Return the partitioners that accept `problem` and have a priority, in descending priority.
-
-    `ranks` returns an adapter's `auto_rank` or `strong_rank`.
-    """
+    """Return the partitioners that accept `problem` and have a priority, in descending priority."""
     objective = problem.objective if isinstance(problem, WeightedGraph) else ""
     return by_rank_of_kind(type(problem), objective, ranks)
 
@@ -241,10 +230,7 @@ def by_rank(
 def by_rank_of_kind(
     kind: type, objective: str, ranks: Callable[[Adapter], Mapping[type, int]]
 ) -> list[Adapter]:
-    """Return the partitioners with a priority for problems of type `kind`, in descending priority.
-
-    `objective` is "" for hypergraphs.
-    """
+    """Return the partitioners that have a priority for type `kind`, in descending priority."""
     able = [a for a in PARTITIONERS.loaded().values() if a.takes_kind(kind, objective)]
     ranked = [a for a in able if kind in ranks(a)]
     return sorted(ranked, key=lambda adapter: -ranks(adapter)[kind])
@@ -257,11 +243,7 @@ def ranked(kind: type) -> list[str]:
 
 
 def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
-    """Return the best installed strong partitioner: slow, but with good results.
-
-    If none is installed, the best strong partitioner is returned, for a message; None if no strong
-    partitioner accepts `problem`.
-    """
+    """Return the best strong partitioner for `problem`, preferably an installed one, or None."""
     return _best_of(by_rank(problem, lambda adapter: adapter.strong_rank))
 
 
@@ -273,10 +255,7 @@ def _best_of(ranked: Sequence[Adapter]) -> Adapter | None:
 def _candidates(
     problem: Hypergraph | WeightedGraph, partitioner: str, warnings: list[str]
 ) -> list[Adapter]:
-    """Return the adapters to try, in order: the named one, or for "auto" the best and "builtin".
-
-    Notes about better partitioners that are not installed are added to `warnings`.
-    """
+    """Return the adapters to try: the named one, or for "auto" the best installed and "builtin"."""
     if partitioner != AUTO:
         adapter: Adapter = PARTITIONERS[partitioner]
         check_accepts(partitioner, type(problem))
@@ -318,10 +297,7 @@ def _describe(problem: Hypergraph | WeightedGraph) -> str:
 def _trivial_owner(
     problem: Hypergraph | WeightedGraph, limits: Limits
 ) -> npt.NDArray[np.int32] | None:
-    """Return owners if no partitioner is needed, else None.
-
-    This is so with one part, with one vertex per part, or without nets or edges.
-    """
+    """Return owners if there is one part, one vertex per part, or no net or edge; else None."""
     n, num_parts = problem.num_vertices, limits.num_parts
     if num_parts == 1:
         return np.zeros(n, dtype=np.int32)
@@ -353,10 +329,7 @@ def _run(
     time_limit: float,
     stop: Callable[[], bool] | None,
 ) -> list[object]:
-    """Run the partitioner; return its answer for every seed, unchecked.
-
-    Weights that the partitioner cannot take are first combined or scaled down.
-    """
+    """Run the partitioner with weights that it accepts; return its unchecked answer per seed."""
     weights, num_parts = problem.vertex_weights, limits.num_parts
     epsilon: Any = np.minimum(limits.epsilon, num_parts - 1.0)  # the largest possible imbalance
     if weights.ndim > 1:
@@ -410,7 +383,7 @@ def _combined_constraint(
 def checked_owner(
     who: str, raw: object, num_vertices: int, num_parts: int, advice: str = ""
 ) -> npt.NDArray[np.int32]:
-    """Return the owners found by a partitioner or model as int32[n]; raise BackendError if invalid.
+    """Return found owners as int32[n]; raise BackendError if the shape or a part is wrong.
 
     `who` and `advice` are the start and the end of the message.
     """
@@ -436,10 +409,7 @@ this number. It can exceed epsilon, since limits are rounded to whole vertices."
 
 
 def balance_notes(owner: npt.NDArray[np.int32], limits: Limits, who: str) -> list[str]:
-    """Return notes for the user if some vertices are too heavy, or if the owners are not balanced.
-
-    `who` names the partition, such as "the refined partition" or "metis".
-    """
+    """Return notes for the user on vertices that are too heavy, and on owners out of balance."""
     notes = []
     for each in limits.apart():
         about = f"{each.names[0]}: " if len(limits.names) > 1 else ""

@@ -42,10 +42,7 @@ class Clusters:
 
 
 def links_of(matrix: Graph, nets: Nets) -> ClusterLinks:
-    """Return the links from every vertex to its neighbours, along edges of both directions.
-
-    The column nets `nets` must have a known `Nets.source`.
-    """
+    """Return the links of vertices along edges of both directions; `Nets.source` must be known."""
     n = matrix.num_vertices
     other = np.empty(0, dtype=np.int32)
     if matrix.directed:
@@ -73,10 +70,9 @@ def find_clusters(
     stopped: Callable[[], bool] = lambda: False,
     how: Propagation = PROPAGATION,
 ) -> Clusters | None:
-    """Find clusters that are light enough for a balanced partition.
+    """Return clusters that are light enough for a balanced partition, or None.
 
-    Returns None if too many links lead between clusters, or if there are too few clusters.
-    `stopped` is called after every round; True ends the propagation.
+    None means that too many links lead between clusters, or that there are too few clusters.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // how.per_part).astype(np.int64)
@@ -109,10 +105,7 @@ def _propagated(
     stopped: Callable[[], bool],
     how: Propagation,
 ) -> tuple[npt.NDArray[np.int32], int]:
-    """Return the cluster of every vertex, in 0..m-1, and the number of clusters m.
-
-    In the first round, vertices with few links choose first; later orders are random.
-    """
+    """Return the cluster of every vertex, in 0..m-1, and the number of clusters m."""
     n = len(weight)
     label, load = np.arange(n, dtype=np.int32), weight.copy()
     score = np.zeros(n, dtype=np.int64)

@@ -105,10 +105,7 @@ class _Search:
         return Merit(self.limits.overload(state.sums), value, volume(state))
 
     def run(self) -> None:
-        """Run at most `options.rounds` rounds; one if this is 0 and a part is above its limit.
-
-        The loop ends earlier if the time is up, or after several rounds with little progress.
-        """
+        """Run at most `options.rounds` rounds; one if this is 0 and a part is above its limit."""
         how = self.numbers
         strength, fruitless = how.first_fees if self.charges_messages else 0.0, 0
         self._climb(strength)
@@ -147,11 +144,7 @@ class _Search:
                 return
 
     def _restore(self, strength: float) -> None:
-        """Run sweeps with rising prices of overweight, until no part is above its limit.
-
-        The sweeps run even after the deadline; the prices of traffic are proportional to
-        `strength`.
-        """
+        """Run sweeps at rising prices, even after the deadline, until no part exceeds its limit."""
         for price in self.numbers.restoring:
             if self.limits.overload(self.state.sums) == 0:
                 return
@@ -190,10 +183,7 @@ class _Search:
         return Prices(**(none | tariff | weight))
 
     def _tariff(self, strength: float) -> dict[str, Any]:
-        """Return the fields of `Prices` for the traffic that the objective counts.
-
-        The prices are proportional to `strength`.
-        """
+        """Return the fields of `Prices` for the objective's traffic, proportional to `strength`."""
         state, best = self.state, self.best.value
         if self.charges_messages:
             return {"fees": message_fees(message_size(state, Fees.small), strength)}

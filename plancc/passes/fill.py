@@ -13,10 +13,7 @@ from plancc.models.weights import combined
 def fill_empty_parts(
     owner: npt.NDArray[np.int32], weights: npt.NDArray[np.int64], num_parts: int
 ) -> npt.NDArray[np.int32]:
-    """Move one vertex into every empty part; return new owners, or `owner` if no part is empty.
-
-    The lightest vertices of the heaviest parts move. Several weights of a vertex count equally.
-    """
+    """Move one vertex into every empty part; return new owners, or `owner` if no part is empty."""
     if len(owner) < num_parts:
         raise InputError(f"{num_parts} parts for {len(owner)} vertices: each part needs a vertex")
     size = np.bincount(owner, minlength=num_parts)

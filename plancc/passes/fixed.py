@@ -39,13 +39,9 @@ class Around:
 
     @classmethod
     def of(cls, fixed: Owner, problem: Hypergraph, limits: Limits, sized: bool = False) -> Around:
-        """Merge the fixed vertices of each part; all parts must have the same capacity.
+        """Merge the fixed vertices of each part; entries of `fixed` are -1 for free vertices.
 
-        Parameters:
-            fixed (int32[num_vertices]): Part of every fixed vertex; -1 for free vertices.
-            problem: The given problem.
-            limits: Limits of the given problem.
-            sized: Whether the smaller problem has pin sizes, which the expected volume needs.
+        All parts must have the same capacity. If `sized`, pins get sizes, for the expected volume.
         """
         free = fixed < 0
         parts, place = np.unique(fixed[~free], return_inverse=True)
@@ -74,10 +70,7 @@ class Around:
 
     @property
     def refinable(self) -> Hypergraph:
-        """The smaller problem with one more weight: 1 for merged vertices, 0 for free vertices.
-
-        The weight keeps a part from holding two merged vertices.
-        """
+        """The smaller problem with one more weight, 1 for merged vertices and 0 for free ones."""
         return replace(self.problem, vertex_weights=self.limits.weights)
 
     @property
@@ -98,10 +91,7 @@ class Around:
         return found
 
     def outside(self, owner: Owner) -> Owner:
-        """Return owners of the given problem's vertices, from owners of the smaller problem.
-
-        Parts are renumbered so that all fixed vertices are in their parts.
-        """
+        """Return owners of the given problem's vertices, with all fixed vertices in their parts."""
         return numbered_by(self._parts, owner, self.limits.num_parts)[self.label]
 
     def holds(self, owner: Owner) -> bool:

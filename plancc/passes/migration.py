@@ -45,12 +45,7 @@ class Migrate:
     numbers: VCycles = MIGRATION
 
     def refine(self, owner: Owner, problem: Hypergraph, context: Context) -> Owner:
-        """Return new owners, int32[num_vertices].
-
-        Parameters:
-            owner (int32[num_vertices]): Owners before the change, -1 for new vertices.
-            problem: Hypergraph that model hp builds from the changed matrix.
-        """
+        """Return new owners, int32[num_vertices]; entries of `owner` are -1 for new vertices."""
         nets = nets_of(problem)
         limits = context.limits
         placed = place_all(owner, nets, context)
@@ -75,10 +70,7 @@ class Migrate:
             saved, _ = sweeps.search_from(order, max(len(order), 1), left, limit, nets, state)
 
     def _within_limits(self, owner: Owner, nets: Nets, state: State, sweeps: Sweeps) -> State:
-        """Lower the overload by moves of vertices, then by exchanges; return the new state.
-
-        Exchanges that change the owner of too many vertices are undone.
-        """
+        """Lower the overload by moves, then by exchanges unless these change too many owners."""
         limits = sweeps.limits
         if limits.overload(state.sums) > 0:
             sweeps.relieve(nets, state, self.most)

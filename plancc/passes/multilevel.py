@@ -65,11 +65,7 @@ class Goal:
     def sweep(
         self, order: Any, nets: Nets, state: State, bounds: Bounds, threads: int = 1
     ) -> tuple[int, int]:
-        """Run one sweep over the vertices in `order`.
-
-        Returns:
-            moved, evaluations: Number of vertices moved, and number of gains computed.
-        """
+        """Run one sweep; return the numbers of vertices moved and of gains computed."""
         if self.reach is None:
             moved, _, evaluations = sweep(order, nets, state, bounds, threads)
         else:
@@ -230,12 +226,8 @@ class Sweeps:
     ) -> int:
         """Apply minimum cuts between neighbouring parts; return the work, 0 if no cut was tried.
 
-        Cuts need the volume as goal, and parts with few neighbours. Neither volume nor overload
-        rises.
-
-        Parameters:
-            cuts: Tuned parameters. The minimum cuts run once with each entry.
-            most: Largest number of vertices that one run may move; None: any number.
+        Cuts need the volume as goal, and parts with few neighbours. One run for each entry of
+        `cuts` moves at most `most` vertices. Neither volume nor overload rises.
         """
         if self.goal.reach is not None:
             return 0
@@ -280,13 +272,9 @@ class Sweeps:
     def search_from(
         self, order: Any, width: int, most: int, limit: Any, nets: Nets, state: State
     ) -> tuple[int, bool]:
-        """Run local searches, each from the next `width` vertices of `order`.
+        """Run local searches of up to `most` moves, each from the next `width` vertices.
 
         Returns by how much the volume fell, and whether all searches ended before the deadline.
-
-        Parameters:
-            most: Largest number of moves in a search.
-            limit (float64[num_parts, num_constraints]): Largest weights of the parts.
         """
         how, scale = self.numbers.local_search, 1 / self.limits.relative
         effort = width, how.patience, how.max_pins, how.work, most, limit.astype(np.float64), scale
@@ -374,11 +362,9 @@ class Sweeps:
     ) -> State:
         """Run one V-cycle; return the finest level's state, which may be worse or unbalanced.
 
-        Parameters:
-            owner (int32[num_vertices]): The partition; not changed.
-            refine: Changes the state of every level, coarsest first. None: `anneal`, then `cut`.
-            other (int32[num_vertices], optional): A second partition. Clusters stay within parts of
-                both (the combine operator of evolutionary partitioners).
+        `refine` changes the state of every level, coarsest first; None: `anneal`, then `cut`. With
+        `other`, clusters stay within parts of both partitions (the combine operator of evolutionary
+        partitioners).
         """
         refine = refine or self.anneal_and_cut
         num_parts = self.limits.num_parts
@@ -416,14 +402,8 @@ def coarsen(
     """Build coarser and coarser hypergraphs of clusters, until they are small or hardly shrink.
 
     Yields each level's hypergraph, the part of every cluster, and the cluster of every vertex of
-    the next finer level.
-
-    Parameters:
-        owner (int32[num_vertices]): Part of every vertex.
-        together (int[num_vertices]): Labels; a cluster has vertices of one label, and a label has
-            vertices of one owner.
-        rng: Random numbers that shuffle the vertices.
-        overlap: See `cluster`.
+    the next finer level. A cluster has vertices of one label in `together`, and a label has
+    vertices of one owner.
     """
     heaviest = np.maximum(1, nets.weight.sum(axis=0) // (how.per_part * num_parts))
     while len(nets.weight) > 2 * how.per_part * num_parts:
@@ -449,12 +429,7 @@ def _cluster_values(
 def price_unit(
     value: float, share: npt.NDArray[np.float64], limits: Limits
 ) -> npt.NDArray[np.float64]:
-    """Return the unit of the prices of overweight, float64[num_parts, num_constraints].
-
-    Parameters:
-        value: The volume, or the value of another objective.
-        share (float64[num_constraints]): Share of the total weight that is on the boundary.
-    """
+    """Return the unit of the prices of overweight, float64[num_parts, num_constraints]."""
     total = np.maximum(limits.total, 1)
     overweight = Annealing.overweight * np.maximum(total / limits.num_parts, 1)
     return np.asarray(value / total / overweight / share**2 / limits.relative[:, None])

@@ -56,10 +56,7 @@ class MapToMachine:
 def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
     """Return the rank of every part, int32[p], after swaps in `pairs` that lower the time.
 
-    Parameters:
-        rows (float64[steps, p, p]): Rows that each part sends to each other part in every step.
-        pairs (int64[m, 2]): Pairs of parts, in the order in which they are tried.
-        kind (int64[p]): Only parts with equal numbers, which are equally fast, are swapped.
+    Only parts with equal `kind`, int64[p], which are equally fast, are swapped.
     """
     rank = np.arange(rows.shape[1]).astype(np.int32)
     node = links.node.copy()  # node of every part
@@ -86,10 +83,6 @@ def sums_of(rows, node):  # type: ignore[no-untyped-def]
 
     Second index: rows sent, rows received, messages sent, messages received. Third index: inside a
     node, between nodes.
-
-    Parameters:
-        rows ([steps, num_parts, num_parts]): Rows that each part sends to each part.
-        node ([num_parts]): Node of every part.
     """
     steps, num_parts, _ = rows.shape
     sums = np.zeros((steps, 4, 2, num_parts))

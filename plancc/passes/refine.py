@@ -57,7 +57,6 @@ class Refined:
     Attributes:
         owners: The best owners.
         before, after: Scores (`Merit`) of the given owners, and of the best owners.
-        cycles: Number of V-cycles.
         evaluations: Number of gains computed, each for a pair of vertex and part.
         least: Lower bound on the volume within the limits; 0 if the pass computes none.
     """
@@ -245,10 +244,7 @@ class _RefineTraffic(RefineVolume, ABC):
         """Return the prices of traffic, which are proportional to `strength`."""
 
     def _held(self, value: float) -> Tariff | None:
-        """Return prices at which sweeps lower the volume and the objective hardly exceeds `value`.
-
-        None if the pass has no such prices.
-        """
+        """Return prices at which the objective hardly exceeds `value`; None if there are none."""
         return None
 
     def _goal(self, problem: Hypergraph, context: Context) -> Goal:
@@ -284,10 +280,7 @@ class _Rounds:
         self.allowed = max(self.allowed, int(volume * (1 + self.options.max_extra_volume)))
 
     def push(self) -> int:
-        """Run rounds with prices on traffic; return the number of V-cycles.
-
-        The first round has sweeps on the finest level only; every later round is a V-cycle.
-        """
+        """Run rounds with prices on traffic; return the number of V-cycles."""
         run, schedule = self.run, self.options.schedule
         fruitless, cycle, reached = 0, 0, run.best
         for cycle in range(self.options.cycles + 1):
@@ -336,10 +329,7 @@ class _Rounds:
                 return
 
     def recover(self) -> None:
-        """Lower the volume by sweeps in which the objective hardly exceeds its best value so far.
-
-        Nothing is done if the pass has no prices for such sweeps.
-        """
+        """Lower the volume by sweeps in which the objective hardly exceeds its best value."""
         run = self.run
         if self.options._held(run.best.value) is None:
             return
@@ -352,10 +342,7 @@ class _Rounds:
         return self.options._tariff(self.strength * price, self.run, flow)
 
     def _refine_level(self, level: Nets, state: State) -> None:
-        """Run the sweeps of one level.
-
-        Parts exceed their limits, at rising prices, only if `within` is not set.
-        """
+        """Run the sweeps of one level; parts may exceed their limits unless `within` is set."""
         flow, prices = self.options._flow(level, state), self.options.schedule.prices
         if self.within:
             ladder = [(self.free, self._tariff(price, flow)) for price in (1.0, prices[-1])]
@@ -391,10 +378,7 @@ class _Rounds:
         return reached
 
     def _hold(self, value: float, times: int) -> Merit:
-        """Hold a value of the objective (`TrafficRounds`) in `times` sweeps; return the merit.
-
-        No part exceeds its limit.
-        """
+        """Hold a value of the objective (`TrafficRounds`) in `times` sweeps; return the merit."""
         run, tariff = self.run, self.options._held(value)
         flow = self.options._flow(run.nets, run.state)
         ladder = [(self.free, tariff)] * times
@@ -404,10 +388,7 @@ class _Rounds:
     def _sweep(
         self, level: Nets, state: State, flow: PairTraffic, ladder: Any, cap: Any = None
     ) -> None:
-        """Run one sweep for each entry of `ladder`: a price of overweight, and a `Tariff`.
-
-        `cap` is the largest weight of every part; None: no cap.
-        """
+        """Run one sweep for each entry of `ladder`: a price of overweight, and a `Tariff`."""
         sweeps = self.sweeps
         for price, tariff in ladder:
             if sweeps.deadline.passed():
@@ -533,11 +514,7 @@ _PASSES: dict[str, type[Any]] = {
 def refiner(
     objective: str, cycles: int | None = None, max_extra_volume: float | None = None
 ) -> RefineVolume:
-    """Return the pass that refines owners of rows for `objective`.
-
-    `cycles` and `max_extra_volume` are fields of the pass, None for defaults; the pass for the
-    volume ignores `max_extra_volume`.
-    """
+    """Return the pass that refines owners of rows for `objective`; None keeps a field's default."""
     check_choice("objective", objective, _PASSES)
     asked = {"cycles": cycles, "max_extra_volume": max_extra_volume}
     known = {field.name for field in fields(_PASSES[objective])}

@@ -51,10 +51,7 @@ class MapToTopology:
     ) -> npt.NDArray[np.int32]:
         """Return the owners after renumbering the parts; `owner` itself if no number changes.
 
-        Parameters:
-            owner (int32[n]): Part of every vertex; not changed.
-            pairs (csr_array int64[num_parts, num_parts]): Entry (q, m) is the number of rows that
-                part q sends to part m (`plancc.cost.pairs`).
+        Entry (q, m) of `pairs` is the number of rows that part q sends to part m.
         """
         self.topology.check(num_parts)
         number = self._numbering(pairs)
@@ -100,14 +97,8 @@ def _between(pairs: sp.csr_array, node: npt.NDArray[np.int32]) -> int:
 def _grow(weight, ranks):  # type: ignore[no-untyped-def]
     """Fill one node after another with the part that exchanges most rows with the node's parts.
 
-    On a tie, and for a node's first part, rows exchanged with parts without a node decide.
-
-    Parameters:
-        weight (int64[p, p]): Rows that two parts exchange, symmetric.
-        ranks (int64[nodes]): Number of ranks of every node.
-
-    Returns:
-        int32[p]: Node of every part.
+    Returns the node of every part, int32[p]. On a tie, and for a node's first part, rows exchanged
+    with parts without a node decide. `weight`, int64[p, p], is symmetric.
     """
     num_parts = len(weight)
     node = np.full(num_parts, -1, dtype=np.int32)
@@ -134,15 +125,8 @@ def _swap(weight, start, kind, nodes, sweeps):  # type: ignore[no-untyped-def]
     A swap of part i on node a with part j on node b saves r(i, b) + r(j, a) - r(i, a) - r(j, b) - 2
     r(i, j) rows between nodes, where r(x, y) counts rows between x and y.
 
-    Parameters:
-        weight (int64[p, p]): Rows that two parts exchange, symmetric.
-        start (int32[p]): Node of every part before the swaps; not changed.
-        kind (int64[p]): Only parts with the same number are swapped.
-        nodes: Number of nodes.
-        sweeps: Largest number of sweeps over the parts.
-
-    Returns:
-        int32[p]: Node of every part.
+    `weight`, int64[p, p], is symmetric. Only parts with equal `kind` are swapped. Returns the node
+    of every part, int32[p].
     """
     num_parts = len(weight)
     node = start.copy()

@@ -103,10 +103,7 @@ def _needs(indptr, indices, nonzero_owner, num_parts):  # type: ignore[no-untype
 
 @njit(cache=True, nogil=True)
 def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-untyped-def]
-    """Add `sign` times the rows that are sent for vertex v if part q owns v.
-
-    `sent` and `received`, int64[num_parts], are updated.
-    """
+    """Add `sign` times the rows that are sent for vertex v if part q owns v."""
     for a in range(ptr[v], ptr[v + 1]):
         m = part[a]
         if m != q:

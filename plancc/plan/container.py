@@ -191,10 +191,7 @@ def lock_advice(error: Exception) -> str:
 
 
 def _other_kind(path: str, error: OSError) -> str:
-    """Return a phrase that says that a file is a part vector or a graph, and what to do with it.
-
-    The name decides. It is "" for other names, empty files, and errors other than "no HDF5 file".
-    """
+    """Return a phrase for a file whose name says part vector or graph; "" for other files."""
     if "signature not found" not in str(error) or not os.path.getsize(path):
         return ""
     if re.search(r"\.part(\.\d+)?$", path):
@@ -209,10 +206,7 @@ def _other_kind(path: str, error: OSError) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Return a short reason why reading has failed, with plain words for HDF5's messages.
-
-    The operating system's messages are kept.
-    """
+    """Return a short reason why reading has failed, with plain words for HDF5's messages."""
     text = " ".join(str(error).split()) or type(error).__name__
     if "checksum" in text or "filter returned failure" in text:
         return "its checksum does not match"

@@ -73,8 +73,7 @@ class ConvOptions:
     def read(cls, choices: Mapping[str, Any], of: str) -> Self:
         """Return options with the given values; strings are parsed as JSON unless the type is str.
 
-        InputError is raised for unknown names and values that are not allowed; `of` is the
-        convolution's name, for messages.
+        InputError is raised for unknown names and for values that are not allowed.
         """
         known = {each.name: type_in_words(each) for each in fields(cls)}
         found = dict(choices)
@@ -98,10 +97,7 @@ class ConvOptions:
         return self.parametrization == "pyg" or self.paper_bias
 
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
-        """Return the steps of a layer's forward pass.
-
-        InputError is raised if the options do not fit the numbers of columns, `d_in` and `d_out`.
-        """
+        """Return steps of a layer's forward pass; raise InputError if the options do not fit."""
         raise InputError(f"{type(self).__name__} does not define `steps`, the steps of a layer")
 
     def both_ways(
@@ -109,11 +105,8 @@ class ConvOptions:
     ) -> BothWays:
         """Return the steps of a layer's forward pass and of its backward pass, in an epoch.
 
-        Parameters:
-            widths: Number of columns of the layer's input, and of its output.
-            last, first: Whether the layer is the last, and whether it is the first, of the network.
-            fixed: Whether pass "constant" computes results that need no weights before training.
-            after: Steps that the network adds after the layer.
+        `fixed`: whether pass "constant" computes results that need no weights before training.
+        `after` are steps that the network adds after the layer.
         """
         steps = [*self._checked_steps(*widths, last), *after]
         forward = placed(input_at_hand(steps) if fixed else steps)
@@ -330,10 +323,7 @@ class Convolution:
 
 
 def _is_of_kind(value: Any, kind: str) -> bool:
-    """Return whether `value` fits the type `kind` of an option, such as "int | None".
-
-    Types that `KINDS` does not list accept every value.
-    """
+    """Return whether `value` fits an option's type `kind`; unknown types accept every value."""
     plain = kind.removesuffix(" | None")
     if plain not in KINDS or (value is None and kind != plain):
         return True

@@ -91,10 +91,7 @@ def points_of(arrays: Arrays) -> dict[str, Int64Array]:
 
 
 def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Digests]:
-    """Return the leaves (digests of each part's entries) of each dataset, by dataset name.
-
-    `points` is the result of `points_of` for these datasets.
-    """
+    """Return the leaves (digests of each part's entries) of each dataset, by dataset name."""
 
     def leaves(name: str) -> Digests:
         array, dataset = arrays[name], dataset_of(name)

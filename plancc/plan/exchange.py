@@ -220,7 +220,7 @@ class Exchange:
 
 
 def offsets(sizes: npt.NDArray[Any]) -> Int64Array:
-    """Return the offsets of lists of these lengths, stored one after another, from 0 to the total."""
+    """Return the offsets of lists of these lengths that are stored one after another."""
     ptr = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ptr[1:])
     return ptr
@@ -242,10 +242,7 @@ def places(kept: BoolArray) -> Int32Array:
 
 
 def interval(number: IntArray, starts: Int64Array) -> Int64Array:
-    """Return, for each number, the index of the interval that contains it.
-
-    `starts` holds the first number of every interval, ascending. Intervals may be empty.
-    """
+    """Return the interval of each number; `starts` ascend, and intervals may be empty."""
     return np.searchsorted(starts, number, side="right") - 1
 
 

@@ -237,10 +237,7 @@ def header_attributes(header: Header) -> dict[str, str | int | bool]:
 
 
 def header_of(attributes: Mapping[str, Any]) -> Header:
-    """Return the header that these attributes store; the inverse of `header_attributes`.
-
-    Other attributes are ignored; a missing or wrong value raises InputError.
-    """
+    """Return the header that these attributes store; raise InputError if a value is wrong."""
     values: dict[str, Any] = {}
     for name, kind in HEADER_TYPES.items():
         value = attributes.get(name)
@@ -297,10 +294,7 @@ def _types_of(attributes: Mapping[str, Any]) -> Types | None:
 
 
 def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of an exchange, by their names in the file.
-
-    `step` names what the exchange serves: a step, a hop, or link prediction.
-    """
+    """Return the arrays of an exchange, by their names in the file."""
     return {
         f"{step}/{prefix}_{name}": getattr(side, name)
         for prefix, side in (("send", exchange.send), ("recv", exchange.receive))
@@ -369,10 +363,7 @@ def vertex_data_from_arrays(
 
 
 def most_classes(num_vertices: int) -> int:
-    """Return the largest number of classes that labels may have if the user gives no number.
-
-    It is above every number that `plancc.graph.bounds.check_classes` accepts.
-    """
+    """Return the largest number of classes that labels may have if the user gives no number."""
     return CLASSES + CLASSES_PER_CLASS * num_vertices
 
 

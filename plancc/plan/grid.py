@@ -186,10 +186,7 @@ class Grid:
         return width * column // self.columns, width * (column + 1) // self.columns
 
     def check_width(self, width: int) -> None:
-        """Raise InputError if a matrix of this width has too few columns for the grid.
-
-        A "feature" grid allows any width: a rank without a column waits for other ranks.
-        """
+        """Raise InputError if the grid needs more columns than `width`; "feature" allows any."""
         if self.splits_columns and width < self.columns:
             raise InputError(
                 f"grid '{self}' splits columns over {self.columns} ranks, but a layer is "
@@ -228,8 +225,6 @@ class Grid:
         Algorithms 1 and 3 of Tripathy et al. 2020: a square grid has a piece for each process row,
         others have lcm(rows, columns). In "1.5d" every part is a piece, and `Piece.column` is its
         `chunk`.
-
-        `part_ptr` is the first row of every part in plan order, int64[num_parts + 1].
         """
         parts = list(pairwise(part_ptr.tolist()))
         if self.scheme == "1.5d":

@@ -114,10 +114,7 @@ def _cluster(
 
 
 def contract(nets: Nets, label: Any) -> Nets:
-    """Build the hypergraph of clusters, without nets of one pin; equal nets are merged.
-
-    Equal nets have the same pins, and the same sources and sizes if `nets` has them.
-    """
+    """Build the hypergraph of clusters, without nets of one pin; equal nets are merged."""
     num = int(label.max()) + 1
     *found, weight = _contract(nets, label, num)
     net_ptr, pins, size, cost, source = merge_equal_nets(*found)

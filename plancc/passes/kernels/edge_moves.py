@@ -72,10 +72,7 @@ class Prices(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
-    """Compute the tolls of part q: the costs of small changes of its current load.
-
-    For the rows of `toll`, float64[6, num_parts], see `BURDEN` and the other constants.
-    """
+    """Compute the tolls of part q in rows `BURDEN` to `INTO` of `toll`, float64[6, num_parts]."""
     # Loads of both sides: OUT and INTO; their excess over the ceiling gives GIVE and TAKE.
     load = float(state.sums[q])
     nonzero = prices.nonzero * prices.scale[q]
@@ -133,10 +130,7 @@ def _move_owner(v: int, there: int, pattern: Any, state: Any, prices: Any, toll:
 
 @njit(cache=True, nogil=True)
 def _touched(e: int, state: Any, parts: Any) -> Any:
-    """Write the parts that net e touches into `parts`, ascending; return the entries written.
-
-    The time is quadratic in the number of these parts: only for short nets.
-    """
+    """Write the parts of net e into `parts`, ascending, and return them; only for short nets."""
     num = 0
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         if state.count[s] > 0:
@@ -280,11 +274,7 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
 def _best_part(  # type: ignore[no-untyped-def]
     e, f, q, saved, lightest, mine, theirs, state, prices, toll
 ):
-    """Return the best part for a nonzero of nets e and f in part q; -1 if it should stay.
-
-    `saved` is the cost saved when the nonzero leaves q, `mine` the pins of e in every part.
-    `theirs` is scratch, all false.
-    """
+    """Return the best part for a nonzero of nets e and f in part q; -1 if it should stay."""
     n = len(state.owner)
     paired = _charged(state, prices)
     step_e, step_f = (1, 0) if e >= n else (0, 1)
@@ -345,12 +335,6 @@ def _leave(  # type: ignore[no-untyped-def]
     """Move all nonzeros of net e out of part q if the cost falls; return how many moved.
 
     They go to parts that e touches already. Part q must not own the vertex of e.
-
-    Parameters:
-        pins (int64[m]): The nonzeros of e in q.
-        mine (int64[num_parts]): Number of nonzeros that e has in every part; updated.
-        added (int64[num_parts]): Scratch, zero before and after.
-        goal (int32[at least m]): Scratch.
     """
     n = len(state.owner)
     owner = state.owner[e % n]
@@ -427,12 +411,7 @@ def _stuck(  # type: ignore[no-untyped-def]
 ):
     """Whether it is certain that the cost would not fall if net e left part q.
 
-    Parameters:
-        pins (int64[m]): The nonzeros of e in q.
-        value: Cost saved when net e no longer touches q.
-        relief: Cost saved when q has one nonzero less.
-        most: Upper bound on the cost saved by moving a nonzero whose second net has no other pin in
-            q.
+    `most` bounds the cost saved by moving a nonzero whose second net has no other pin in q.
     """
     for k in pins:
         f = other(k, e, pattern)
@@ -451,8 +430,7 @@ def _stuck(  # type: ignore[no-untyped-def]
 def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
     """Change the owners of vertices in `order` where the cost falls; return how many changed.
 
-    Nonzeros of the row or the column that are in the old part move too if this helps. Fees of
-    messages are ignored.
+    Nonzeros in the old part move too if this helps. Fees of messages are ignored.
     """
     n, num_parts = len(state.owner), len(state.sums)
     toll = _tolls(state, prices)
@@ -510,14 +488,10 @@ def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
 def _staying(
     e: int, q: int, pins: Any, mine: Any, bonus: Any, pattern: Any, state: Any, toll: Any
 ) -> Any:
-    """Compute the cost saved if all nonzeros of net e leave part q, which owns the net's vertex.
+    """Return the cost saved if net e leaves part q, its vertex's owner, and the nonzeros' number.
 
-    Nonzeros except the diagonal are written into `pins`. Entry r of `bonus` grows by the additional
-    saving if all go to part r.
-
-    Returns:
-        base: The cost saved; -inf if one of the nonzeros may not move.
-        num: Number of nonzeros in `pins`.
+    The cost is -inf if a nonzero may not move. `pins` gets the nonzeros off the diagonal, `bonus`
+    the additional saving for each part.
     """
     num, base = 0, 0.0
     for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):
@@ -553,11 +527,7 @@ def _staying(
 def _best_owner(  # type: ignore[no-untyped-def]
     v, q, weight, mine, base, num, bonus, state, prices, toll
 ):
-    """Return the part that should own vertex v instead of part q; -1 if no part is better.
-
-    `weight` is the number of diagonal nonzeros of v. `base`, `num` and `bonus` are results of
-    `_staying` for v's row and column.
-    """
+    """Return the part that should own vertex v instead of part q; -1 if no part is better."""
     n = len(state.owner)
     best, best_value = -1, TINY
     for r in range(len(state.sums)):

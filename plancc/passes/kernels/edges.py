@@ -81,8 +81,7 @@ class EdgeState(NamedTuple):
 def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
     """Sort the nonzeros of a CSR pattern by rows and by columns; about 24 bytes per nonzero.
 
-    Entry k of `movable`, bool[nnz], says whether nonzero k may change its owner; None: all may. A
-    vertex's owner may change if all nonzeros of its row may.
+    A vertex's owner may change if all nonzeros of its row may (`movable`, bool[nnz]).
     """
     n = len(indptr) - 1
     row = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
@@ -105,10 +104,7 @@ def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
 def owners_of(
     pattern: MatrixPattern, owner: Any, nonzero_owner: Any, num_parts: int, with_pairs: bool = False
 ) -> EdgeState:
-    """Copy the given owners, and count the pins of every net in every part, and the traffic.
-
-    The counts of pins take at most 16 bytes per nonzero and 16 bytes per row.
-    """
+    """Copy the owners; count the traffic and the pins of every net in every part."""
     size = np.minimum(np.diff(pattern.net_ptr) + 1, num_parts)
     slot_ptr = np.concatenate([[0], np.cumsum(size)])
     state = EdgeState(
@@ -197,10 +193,7 @@ def delete(e: int, q: int, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def send(e: int, m: int, rows: int, state: Any) -> None:
-    """Add `rows` rows to the traffic between part m and the part that owns the vertex of net e.
-
-    Columns are expanded from the owner to m; rows are folded from m to the owner.
-    """
+    """Add `rows` rows of m and net e's owner: in the expand for a column, in the fold for a row."""
     n = len(state.owner)
     q = state.owner[e % n]
     if e >= n:

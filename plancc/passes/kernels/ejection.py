@@ -41,12 +41,11 @@ def _relieves(v: int, limit: Any, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _options(v: int, limit: Any, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Find the best part for v among the parts with room for v, and among all parts.
+    """Find the best part for v among the parts with room for v, and among all parts; -1 if none.
 
     Returns:
-        part, gain: Best part with room, -1 if there is none; rows saved by the move.
-        any_part, any_gain: Best part of all, -1 if there is none; rows saved by the move.
-        looked: Number of parts that were rated.
+        part, gain, any_part, any_gain, looked: Both parts with the rows saved; number of parts
+            rated.
     """
     num, base = rate(v, nets, state, score, seen)
     here = state.owner[v]
@@ -74,8 +73,7 @@ def eject(
         order (int64[m]): Vertices from which chains start; only these vertices move.
         limit (float64[num_parts, num_constraints]): Limits, which all parts must meet before the
             call.
-        depth: Largest number of moves in a chain.
-        tries: Largest number of vertices that are tried when a full part ejects a vertex.
+        depth, tries: Largest number of moves in a chain, and of vertices tried in a full part.
         most: Number of computed gains after which no further chain begins.
         chain (Chains): The vertices of `order` in every part; updated.
 

@@ -116,10 +116,7 @@ def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _sorted_by_weight(q: int, c: int, sorted_by: Any, chain: Any, nets: Any) -> Any:
-    """Return the vertices of part q in ascending order of their weight in constraint c.
-
-    The order is kept in `sorted_by` for later calls.
-    """
+    """Return the vertices of part q in ascending order of their weight in constraint c."""
     at = c * len(chain.size) + q
     # sorted at the first use; `_give` keeps the order
     if len(sorted_by[at]) == 0:
@@ -152,11 +149,7 @@ def _give(v: int, there: int, sorted_by: Any, chain: Any, nets: Any, state: Any)
 
 @njit(cache=True, nogil=True)
 def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: Any) -> int:
-    """Choose vertices whose move to part `there` costs few rows; return the number of vertices.
-
-    At most SAMPLE vertices, light and heavy, are written into `chosen`. `members` are a part's
-    vertices, sorted by weight.
-    """
+    """Choose at most SAMPLE vertices whose move to `there` costs few rows; return how many."""
     num = min(len(members), SAMPLE)
     for k in range(num):
         # Cut the members, sorted by weight, into `num` stretches, and choose one vertex of each, so
@@ -179,10 +172,7 @@ def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: A
 
 @njit(cache=True, nogil=True)
 def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float:
-    """Return how much the overload of both parts falls if weight moves from `here` to `there`.
-
-    `change`, int64[num_constraints], is the weight that moves.
-    """
+    """Return how much the overload of both parts falls if weight moves from `here` to `there`."""
     relief = 0.0
     for c in range(len(change)):
         # relief = unit * overload before - unit * overload after, at both parts
@@ -195,10 +185,7 @@ def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float
 
 @njit(cache=True, nogil=True)
 def _overload(q: int, state: Any, rules: Any) -> Any:
-    """Return the overload of part q, and the constraint that contributes most to the overload.
-
-    The unit is ``rules.unit``.
-    """
+    """Return part q's overload in ``rules.unit``, and the constraint that contributes most."""
     total, most, worst = 0.0, 0.0, 0
     for c in range(rules.limit.shape[1]):
         over = rules.unit[q, c] * max(state.sums[q, c] - rules.limit[q, c], 0.0)
@@ -212,13 +199,9 @@ def _overload(q: int, state: Any, rules: Any) -> Any:
 def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, rules: Any) -> Any:
     """Find the exchange that lowers the overload most per row that it costs.
 
-    Parameters:
-        num (int64[2]): Number of candidates in `mine`, and in `theirs`.
-        mine, theirs (Scratch): Candidates of parts `here` and `there`.
-
     Returns:
-        value, i, j: Fall of the overload per row, and indices of the vertices; j is -1 if none
-            comes back, i is -1 if no exchange is good enough.
+        value, i, j: The fall per row; indices of the vertices in `mine` and `theirs`, or -1 for
+            none.
     """
     least = max(rules.share, TINY) * _overload(here, state, rules)[0]
     change = np.empty(rules.limit.shape[1], dtype=np.int64)

@@ -39,24 +39,17 @@ def expected(nets: Any, state: Any, reach: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _is_wide(v: int, e: int, nets: Any, state: Any) -> bool:
-    """Whether net e is wide for vertex v, so that `_rate` only bounds what a move of v saves in it.
-
-    A wide net touches several parts, is not the net of v, and has a count for every part in
-    `State`.
-    """
+    """Whether net e is wide for v: not v's own, on several parts, with a count for every part."""
     dense = state.slot_ptr[e + 1] - state.slot_ptr[e] == len(state.sums)
     return dense and nets.source[e] != v and state.spread[e] > 1
 
 
 @njit(cache=True, nogil=True)
 def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, seen: Any) -> Any:
-    """Compute, for every part, an upper bound on the cost saved by moving v to the part.
+    """Return upper bounds on the cost saved by moving v to each part.
 
-    The bound is ``base + score[q]`` for the parts q in ``seen[:num]``, and `base` for all other
-    parts. `_rate_wide` makes the bounds exact. The caller resets `score` and `touched` to 0.
-
-    Returns:
-        num, base
+    They are ``base + score[q]`` for q in ``seen[:num]``, else `base`; num and base are returned.
+    The caller resets `score` and `touched`.
     """
     here, base, num = state.owner[v], 0.0, 0
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
@@ -144,13 +137,8 @@ def _rate_wide(
 def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -> Any:
     """Move every vertex in `order` to the part with the least cost plus penalty.
 
-    Parameters:
-        order (int64[m]): Vertices, in the order in which they move.
-        reach (float64[k]): Ascending; k must exceed the total size of the pins of every net.
-        bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
-
-    Returns:
-        moved, evaluations: Number of vertices moved, and number of gains computed.
+    Returns the numbers of vertices moved and of gains computed. `reach` must be longer than the
+    total size of the pins of any net.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts)

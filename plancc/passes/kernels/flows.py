@@ -88,8 +88,8 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
         max_spread: Largest number of parts that a net may touch; other nets are left out.
 
     Returns:
-        ptr (int64[num_parts + 1]), nets (int32[m]): The pair with lower part q has the nets
-            ``nets[ptr[q]:ptr[q + 1]]``.
+        ptr (int64[num_parts + 1]), nets (int32[m]): Pair with lower part q: ``nets[ptr[q]:ptr[q +
+            1]]``.
     """
     num_parts = len(partner)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
@@ -127,13 +127,10 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
-    """List the pairs of parts that share nets, with the total cost of the shared nets.
+    """List pairs of parts, ascending, that share nets, with the total cost of the shared nets.
 
-    Nets that touch more than `max_spread` parts are left out. The list is incomplete if it has more
-    than `most` pairs.
-
-    Returns:
-        one, two, cost (int64[num_pairs]): Pairs with ``one < two``, ascending.
+    Nets on more than `max_spread` parts are left out. The list is incomplete if it has more than
+    `most` pairs.
     """
     num_parts = len(state.sums)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
@@ -182,13 +179,7 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, state: Any) -> Any:
-    """Return the `CutNetwork` of a pair, and the cost of its nets that touch both parts.
-
-    Parameters:
-        pair (int64[2]): The two parts.
-        cut_nets (int32[m]): Nets with pins in both parts.
-        place (int32[num_vertices + num_nets]): Scratch, -1 before and after.
-    """
+    """Return the `CutNetwork` of a pair, and the cost of its nets that touch both parts."""
     n, num_constraints = nets.weight.shape
     # Phase 1, the region: breadth first from the boundary of each part, until `region` is full.
     # `place[v]` is the number of vertex v in the network, `place[n + e]` a mark of net e.
@@ -386,11 +377,8 @@ def empty_flow(net: Any) -> Any:
 def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
     """Search breadth first from ``queue[:num]``, through nodes that the side has not reached yet.
 
-    Visited nodes go into `queue`, distances plus 1 into `level`. No node further than a fixed
-    vertex of the other side is visited.
-
-    Returns:
-        end, found: Number of visited nodes; whether a fixed vertex of the other side was found.
+    Returns the number of visited nodes, and whether a fixed vertex of the other side is among them.
+    `queue` gets the nodes, `level` their distances plus 1.
     """
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow = flow.sent[side], flow.sent[1 - side]
@@ -446,10 +434,7 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
-    """Send `amount` units of flow along the path ``flow.path[:length]`` of the flow network.
-
-    Returns the number of nodes on the path before its first full arc; `length` if no arc is full.
-    """
+    """Send flow along ``path[:length]``; return how many nodes come before its first full arc."""
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
     path, path_pin, cost = flow.path, flow.path_pin, net.cost
@@ -619,8 +604,7 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
 def _list(side: int, x: int, net: Any, flow: Any) -> None:
     """Add vertex x to the vertices that a side could take in next.
 
-    The side first takes its own part's vertices furthest from the boundary, then the other part's
-    closest vertices.
+    Own vertices far from the boundary come first, the other part's far vertices last.
     """
     if flow.reached[side, x] or flow.listed[side, x] or x < 2:
         return
@@ -666,7 +650,6 @@ def _piercing(side: int, costly: bool, most: Any, net: Any, flow: Any) -> int:
     """Return the vertex beyond its cut that a side takes in next; -1 if there is none.
 
     If `costly`, the other side may have reached the vertex, which raises the cost of the cut.
-    `most` bounds both sides' weights.
     """
     number, reached, behind = flow.number[side], flow.reached[side], flow.behind[side]
     # Round 1: vertices next to the cut. Round 2, if there are none: all other vertices.
@@ -700,13 +683,7 @@ def _has_room(side: int, x: int, most: Any, net: Any, flow: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _fullness(one: Any, whole: Any, side: int, most: Any) -> float:
-    """Return the largest ratio of a side's weight to its limit, over sides and constraints.
-
-    Parameters:
-        one (int64[num_constraints]): Weight of side `side`.
-        whole (int64[num_constraints]): Weight of both sides together.
-        most (float64[2, num_constraints]): Limits of the sides.
-    """
+    """Return the largest ratio of a side's weight to its limit, over sides and constraints."""
     full = 0.0
     for c in range(most.shape[1]):
         if whole[c] > 0:
@@ -729,17 +706,10 @@ def _leaves_both(one: Any, whole: Any) -> bool:
 def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
     """Find the balanced cut of least cost by piercing, if it is better than the current cut.
 
-    A cut of equal cost is better if it is better balanced.
-
-    Parameters:
-        most (float64[2, num_constraints]): Largest weights of the two parts.
-        now: Cost of the current cut.
-        max_work: The search ends after this number of visited nodes.
-
     Returns:
         moved (int32[k]): Vertices of the network that change parts; empty if no cut is better.
-        cost (int): Cost of the best cut, which may be the current cut.
-        work (int): Number of visited nodes.
+        cost (int): Cost of the best cut; `now`, the current cost, if no cut is better.
+        work (int): Number of visited nodes; `max_work` ends the search.
     """
     v = len(net.vertex)
     flow = empty_flow(net)
@@ -826,13 +796,9 @@ def split_pair(
 ) -> Any:
     """Return the vertices that the two parts of a pair should exchange, int32[k], and the work.
 
-    The work is roughly the number of visited nodes.
-
-    Parameters:
-        pair, cut_nets, region, place: See `network_of`.
-        most (float64[2, num_constraints]): Largest weights of the two parts.
-        history: Group of pairs that last moved each vertex, int32[num_vertices], and group of this
-            pair's last search: 1 less if it found vertices, -1 if there was none.
+    `history` has the group of pairs that last moved each vertex, int32[num_vertices], and the group
+    of this pair's last search. The group is 1 less if the search found vertices, -1 without a
+    search.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history

@@ -43,14 +43,12 @@ def propagate(
 ) -> int:
     """Give every vertex in `order` the label to which its links have the highest total cost.
 
-    Other labels count only if they stay within `heaviest`. On a tie, a vertex keeps its label, or
-    takes the lightest best label. Returns the number of vertices with a new label.
+    Other labels must stay within `heaviest`. On a tie, a vertex keeps its label, or takes the
+    lightest. Returns the number of vertices with a new label.
 
     Parameters:
-        order (int64[n]): Vertices, in the order in which they choose.
-        heaviest (int64[c]): Largest total weight of the vertices with one label.
-        weight (int64[n, c]): Weights of the vertices.
-        load (int64[n, c]): Weight of every label; updated.
+        weight (int64[n, c]), load (int64[n, c]): Weights of the vertices, and of the labels
+            (updated).
         label (int32[n]): Label of every vertex; updated.
         score (int64[n]): Scratch, 0 before and after.
     """
@@ -73,10 +71,7 @@ def best_label(
     v: int, at: int, heaviest: Any, links: ClusterLinks, weight: Any, load: Any, label: Any,
     score: Any, seen: Any,
 ) -> int:  # fmt: skip
-    """Return the label that `propagate` gives to vertex v; v's own label if no other has room.
-
-    `at` is the index of v in `links`. `seen`, int32[n], is scratch.
-    """
+    """Return the label that `propagate` gives to vertex v; v's own label if no other has room."""
     num = _add_scores(v, at, -1, 0, links, label, score, seen)
     here = label[v]
     best, most = here, score[here]
@@ -146,14 +141,9 @@ def numbered(label: Any) -> int:
 def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
     """Build the graph of clusters; all links from one cluster to another become one link.
 
-    Parameters:
-        num: Number of clusters.
-        most: Largest number of links in the new graph; if there are more, it is not built.
-        label (int32[n]): Cluster of every vertex.
-
     Returns:
         ptr (int64[num + 1]): Offsets of the links of every cluster.
-        ends (int32[num_links]): Cluster to which every link leads; empty if the graph is not built.
+        ends (int32[num_links]): Cluster of every link's end; empty if there are more than `most`.
         cost (int64[num_links]): Total costs of the links.
     """
     start, members = members_of(num, label)
@@ -165,10 +155,9 @@ def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def members_of(num: int, label: Any) -> Any:
-    """Sort the vertices by cluster: ``members[start[c]:start[c + 1]]`` are in cluster c.
+    """Sort the vertices by cluster; cluster c has ``members[start[c]:start[c + 1]]``.
 
-    Returns:
-        start (int64[num + 1]), members (int32[n])
+    Returns start, int64[num + 1], and members, int32[n].
     """
     start = np.zeros(num + 1, dtype=np.int64)
     for v in range(len(label)):
@@ -186,10 +175,7 @@ def members_of(num: int, label: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> Any:
-    """Return offsets of the links from every cluster to other clusters, int64[num + 1].
-
-    All links from one cluster to another count as one.
-    """
+    """Return offsets of the links between clusters, int64[num + 1]; equal links count once."""
     num = len(start) - 1
     score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)
     ptr = np.zeros(num + 1, dtype=np.int64)
@@ -209,15 +195,8 @@ def links_between(
 ) -> Any:
     """Return the links that lead from the clusters in `chosen` to other clusters.
 
-    Parameters:
-        chosen (int64[k]): Clusters.
-        start, members: Results of `members_of`, for the vertices of `links`.
-        ptr (int64[num + 1]): Result of `count_between`.
-        label (int32[n]): Cluster of every vertex.
-
-    Returns:
-        ends (int32[m]), cost (int64[m]): Cluster to which every link leads, and its cost, in the
-            order of `chosen`.
+    Returns the cluster at each link's end, int32[m], and its cost, int64[m], in the order of
+    `chosen`. `start` and `members` come from `members_of`, `ptr` from `count_between`.
     """
     num = len(start) - 1
     score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)
@@ -238,10 +217,7 @@ def links_between(
 
 @njit(cache=True, nogil=True)
 def degrees(ptr: Any, ends: Any, other_ptr: Any, other_ends: Any, other: Any) -> Any:
-    """Return the number of distinct neighbours of every vertex, int64[n].
-
-    The parameters are fields of `ClusterLinks`; every list must be ascending.
-    """
+    """Return the number of distinct neighbours of every vertex, int64[n]; lists must ascend."""
     found = np.zeros(len(ptr) - 1, dtype=np.int64)
     for v in range(len(found)):
         a, end = ptr[v], ptr[v + 1]

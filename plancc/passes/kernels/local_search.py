@@ -133,16 +133,13 @@ def local_search(
     have ended must call `end_search`.
 
     Parameters:
-        order (int64[m]): Vertices.
         keys (int64[k]): Heap of the current search; any contents in the first call.
         patience: A search ends if more than this number of moves follow its best moment.
         max_pins: A search does not follow nets with more pins than this number.
-        max_work: Number of visited nets and pins after which the call returns; the next call
-            continues, with the same moves.
+        max_work: Nets and pins visited before the call returns; the next call continues.
         most: Largest number of moves in one search, including moves that are undone.
         limit (float64[num_parts, num_constraints]): Largest weights to which moves may fill parts.
         scale (float64[num_parts]): See `plancc.models.limits.Bounds`.
-        search (Search): Progress; updated.
 
     Returns:
         keys, finished: The heap for the next call, and whether all searches have ended.

@@ -84,14 +84,8 @@ def with_transpose(nets: Nets) -> Nets:
 def transpose(net_ptr: Any, pins: Any, size: Any, n: int) -> Any:
     """Transpose a CSR pattern: given the pins of every net, compute the nets of every vertex.
 
-    Parameters:
-        net_ptr (int64[num_nets + 1]), pins (int32[num_pins]): The pins of every net.
-        size: Any value for every pin, or an empty array.
-        n: Number of vertices.
-
-    Returns:
-        Offsets, int64[n + 1]; the nets of every vertex, ascending, int32[num_pins]; and `size` in
-            their order.
+    Returns offsets, int64[n + 1], nets, ascending, int32[num_pins], and `size` (any values of the
+    pins, or empty) in their order.
     """
     ptr = np.zeros(n + 1, dtype=np.int64)
     for pin in pins:

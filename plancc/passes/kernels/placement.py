@@ -22,12 +22,7 @@ def place(order: Any, nets: Any, state: Any, limit: Any, scale: Any) -> None:
     """Move vertices out of the last part of `state`, which holds vertices without a part.
 
     A vertex goes to the part with room that saves the most rows; on a tie, or without such a part,
-    to the lightest.
-
-    Parameters:
-        order (int64[m]): The vertices of the last part.
-        limit (float64[num_parts, num_constraints]): Limits of all parts except the last.
-        scale (float64[num_parts]): See `plancc.models.limits.Bounds`.
+    to the lightest. `limit` omits the last part.
     """
     nowhere = len(limit)
     score = np.zeros(nowhere + 1, dtype=np.int64)

@@ -52,13 +52,9 @@ class Cut(NamedTuple):
 def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
     """Return the vertex of every nonzero on one side of the bipartite graph, and the vertex count.
 
-    A left vertex is a pair (row, part): the part does not own the row, but the column of a nonzero
-    in the row. A right vertex is such a pair (column, part). The entry of a nonzero is -1 if its
-    row and column have the same owner.
-
-    Parameters:
-        ptr (int64[n + 1]), other (int32[nnz]): The nonzeros by row, for left vertices; by column,
-            for right vertices.
+    A left vertex is a pair (row, part) without the row's owner: the part owns the column of a
+    nonzero in the row. A right vertex is such a pair (column, part). A nonzero whose row and column
+    have the same owner gets -1.
     """
     number = np.empty(len(other), dtype=np.int32)
     last = np.full(num_parts, -1, dtype=np.int64)
@@ -161,11 +157,8 @@ def cover(cut: Cut) -> Any:
 def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
     """Return whether an alternating path from the other side reaches each vertex, bool[m].
 
-    Parameters:
-        ptr (int64[n + 1]), ends: Vertex x, on the side of the starts, has the neighbours
-            ``ends[ptr[x]:ptr[x + 1]]``.
-        starts (bool[n]): Whether paths start at a vertex.
-        mate (int32[m]): The vertex to which every vertex on the other side is matched.
+    `ends[ptr[x]:ptr[x + 1]]` are the neighbours of x, on the side of the starts; `mate` matches the
+    reached side.
     """
     found, queue = np.zeros(len(mate), dtype=np.bool_), np.empty(len(starts), dtype=np.int64)
     tail = 0
@@ -191,12 +184,11 @@ def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
 def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-untyped-def]
     """Complete a minimum cover: add the left or the right vertices of every component.
 
-    Each choice gives a component's nonzeros to the part with fewer nonzeros so far, large
-    components first; then each is revised once.
+    The part with fewer nonzeros so far gets a component's nonzeros, large components first. `left`
+    and `right` are updated.
 
     Parameters:
-        cut (Cut): The bipartite graph.
-        left, right, component, mate: The result of `cover`; `left` and `right` are updated.
+        left, right, component, mate: The result of `cover`.
         own (int64[num_parts]): For every part, its number of nonzeros that are not edges of `cut`.
         scale (float64[num_parts]): Mean capacity of the parts, divided by the part's capacity.
     """
@@ -238,13 +230,8 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
 def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
     """Return whether each nonzero between two parts goes to its column's owner, bool[num_edges].
 
-    If the cover has both ends of a nonzero's edge, the lighter part gets the nonzero.
-
-    Parameters:
-        cut (Cut): The bipartite graph.
-        left, right (bool[num_left], bool[num_right]): Whether a vertex is in the vertex cover.
-        load (int64[num_parts]): Nonzeros of every part outside `cut`; the assigned ones are added.
-        scale (float64[num_parts]): See `complete`.
+    If the cover (`left`, `right`) has both ends of a nonzero's edge, the lighter part gets the
+    nonzero. `load` counts the parts' nonzeros, and is updated.
     """
     with_column = np.zeros(len(cut.at), dtype=np.bool_)
     # First the nonzeros with one end paid for, then those with a choice.

@@ -110,10 +110,7 @@ def must_stay(v: int, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def last_slot(e: int, state: Any) -> int:
-    """Return the end of a loop over the slots of net e; the loop begins at ``slot_ptr[e]``.
-
-    The loop must skip slots (`State`) whose count is 0.
-    """
+    """Return the end of a loop over net e's slots from ``slot_ptr[e]``; skip counts of 0."""
     start = state.slot_ptr[e]
     dense = state.slot_ptr[e + 1] - start == len(state.sums)
     return start + (len(state.sums) if dense else state.spread[e])

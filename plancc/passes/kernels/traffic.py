@@ -71,10 +71,7 @@ def no_traffic(num_parts: int, steps: int, with_pairs: bool) -> PairTraffic:
 
 
 def flow_of(nets: Any, state: Any, with_pairs: bool) -> PairTraffic:
-    """Count the traffic of a partition; `Nets.source` must be known.
-
-    Without `with_pairs`, the attribute `pair` of the result is empty.
-    """
+    """Count the traffic of a partition; `Nets.source` must be known."""
     flow = no_traffic(len(state.sums), 1, with_pairs)
     _fill(nets, state, flow)
     return flow
@@ -170,17 +167,8 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
 ):
     """Move every vertex in `order` to the part where the total cost falls most, if it falls.
 
-    The cost is the module's sum. With fees, a vertex that needs rows from very many parts tries
-    only some parts.
-
-    Parameters:
-        order (int64[m]): Vertices, in the order in which they move.
-        flow: Traffic of every part, a `PairTraffic`; updated.
-        tariff: Prices of traffic, a `Tariff`.
-        bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
-
-    Returns:
-        moved, evaluations: Number of vertices moved, and number of gains computed.
+    Returns the numbers of vertices moved and of gains computed; `flow` is updated. With fees, a
+    vertex that needs rows from very many parts tries only some parts.
     """
     # Moving v from part `here` to part q saves, in rows at their prices,
     #

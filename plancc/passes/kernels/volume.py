@@ -26,14 +26,11 @@ def penalty(weight: float, target: float, price: float) -> float:
 
 @njit(cache=True, nogil=True)
 def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Compute, for each part, how many rows a move of v to this part saves; ignore the balance.
+    """Compute, for each part, how many rows a move of v to this part saves; return num and base.
 
-    A move saves ``base + score[q]`` rows for the parts q in ``seen[:num]``, which has v's own part
-    too; else `base`. The caller resets the scores to 0. Nets that touch every part are listed only
-    if v has no other cut nets.
-
-    Returns:
-        num, base
+    A move saves ``base + score[q]`` rows for parts q in ``seen[:num]``, v's own part included, else
+    `base`. Nets on every part are listed only if v has no other cut nets. The caller resets the
+    scores to 0.
     """
     here = state.owner[v]
     num_parts = len(state.sums)
@@ -117,16 +114,11 @@ def _count_above(least: Any, score: Any) -> int:
 def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
     """Compute the same scores as `rate`, but faster: if there are many parts, they are not listed.
 
-    Parameters:
-        score (int32[num_parts] or int64[num_parts]): All 0 at first; holds the total cost of v's
-            nets.
-        seen (int64[num_parts + 1], or int64[0]): The listed parts; if empty, parts are not listed.
-
     Returns:
-        num: Number of parts in `seen`; 0 if v has no cut net; -1 if unlisted: parts with a score
-            above 0 or, if `everywhere`, all parts count.
+        num: Length of `seen`; 0 if v has no cut net; -1 if parts are not listed.
         base: See `rate`.
-        everywhere: Whether every cut net of v touches every part.
+        everywhere: Whether every cut net of v touches every part. If num is -1, all parts count,
+            else parts with a score above 0.
     """
     here = state.owner[v]
     num_parts = len(score)
@@ -228,14 +220,9 @@ def saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
 def _choose(  # type: ignore[no-untyped-def]
     v, found, nets, state, bounds, highest, score, seen
 ):
-    """Choose the best part for vertex v, and reset its scores to 0.
+    """Choose the best part for v, -1 to stay; also return rows saved, and gains computed.
 
-    Parameters:
-        found (tuple): The result of `_score` for v, in which num is not 0.
-        highest (float): Upper bound on the penalty of every part.
-
-    Returns:
-        part, gain, evaluations: The part, -1 if v stays; rows saved; number of gains computed.
+    `found` is the result of `_score` for v, with num not 0; the scores are reset to 0.
     """
     num, base, everywhere = found
     here, num_parts = state.owner[v], len(score)
@@ -292,17 +279,10 @@ def _choose(  # type: ignore[no-untyped-def]
 
 
 def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> Any:
-    """Move every vertex in `order` to the part that lowers volume plus penalty most.
+    """Move every vertex in `order` to the part with the least volume plus penalty.
 
-    A vertex with all the weight of its part stays. The moves do not depend on the number of
-    threads.
-
-    Parameters:
-        order (int64[m]): Vertices, in the order in which they move.
-        bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
-
-    Returns:
-        moved, gained, evaluations: Numbers of vertices moved, rows saved, and gains computed.
+    Returns the numbers of vertices moved, rows saved, and gains computed. A vertex with all the
+    weight of its part stays. The moves do not depend on `threads`.
     """
     kind = _score_type(nets)
     degree = np.cumsum(nets.vertex_ptr[order + 1] - nets.vertex_ptr[order])
@@ -390,11 +370,7 @@ def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score
 
 @njit(cache=True, nogil=True)
 def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Move vertices to the parts in `best`; if a move has become useless, its vertex chooses again.
-
-    Returns:
-        moved, gained, evaluations: See `sweep`.
-    """
+    """Move vertices to the parts in `best`; if a move has become useless, choose again."""
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest = _highest(state, bounds)
     moved, gained, evaluations = 0, np.int64(0), 0
@@ -459,10 +435,7 @@ def _penalties(q: int, state: Any, bounds: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _overload(state: Any, q: int, v: int, sign: int, nets: Any, limit: Any) -> float:
-    """Return the overload of part q if v's weight is added (`sign` 1), removed (-1) or ignored (0).
-
-    The unit is the limit; the overload is summed over constraints.
-    """
+    """Return the overload of part q with v added (`sign` 1), removed (-1) or ignored (0)."""
     total = 0.0
     for c in range(limit.shape[1]):
         over = state.sums[q, c] + sign * nets.weight[v, c] - limit[q, c]
