@@ -390,7 +390,7 @@ def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
 
 
 def write_moves(moves: npt.NDArray[Any], path: str | os.PathLike[str]) -> None:
-    """Write the result of `moves_of` as CSV: row, from, to; first "type", if there are types."""
+    """Write the result of `moves_of` as CSV: row, from, to; "type" first for plans with types."""
     header = ["type"] * (moves.shape[1] > 3) + ["row", "from", "to"]
     with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8") as stream:
         csv.writer(stream, lineterminator="\n").writerows([header, *moves.tolist()])

@@ -17,7 +17,7 @@ UNITS = 1000
 
 
 def _positive(weights: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
-    """Return positive weights with sum below `max_total`; a weight of 0 becomes small.
+    """Return positive weights with a sum below `max_total`, scaled up if a weight is 0.
 
     KaMinPar 3.7.3 may never end if a weight is 0.
     """

@@ -200,7 +200,7 @@ def _mended(
 def _limits(
     weights: npt.NDArray[np.int64], num_parts: int, options: PartitionOptions, given: Limits | None
 ) -> Limits:
-    """Return limits with the imbalances and names of `given` if it fits, else `options.epsilon`."""
+    """Return the parts' limits, with imbalances from `given` if it fits, else from `options`."""
     limits = Limits(weights, num_parts, options.epsilon, options.capacities)
     if given is None or len(given.names) != len(limits.names):
         return limits
@@ -230,7 +230,7 @@ def by_rank(
 def by_rank_of_kind(
     kind: type, objective: str, ranks: Callable[[Adapter], Mapping[type, int]]
 ) -> list[Adapter]:
-    """Return the partitioners that have a priority for type `kind`, in descending priority."""
+    """Return the partitioners with a priority for problems of type `kind`, highest first."""
     able = [a for a in PARTITIONERS.loaded().values() if a.takes_kind(kind, objective)]
     ranked = [a for a in able if kind in ranks(a)]
     return sorted(ranked, key=lambda adapter: -ranks(adapter)[kind])
@@ -243,7 +243,10 @@ def ranked(kind: type) -> list[str]:
 
 
 def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
-    """Return the best strong partitioner for `problem`, preferably an installed one, or None."""
+    """Return the best strong partitioner (slow, but with good results) that accepts `problem`.
+
+    Installed partitioners come first. None if there is no such partitioner.
+    """
     return _best_of(by_rank(problem, lambda adapter: adapter.strong_rank))
 
 
@@ -383,7 +386,7 @@ def _combined_constraint(
 def checked_owner(
     who: str, raw: object, num_vertices: int, num_parts: int, advice: str = ""
 ) -> npt.NDArray[np.int32]:
-    """Return found owners as int32[n]; raise BackendError if the shape or a part is wrong.
+    """Return a partitioner's answer as owners, int32[n]; raise BackendError if it is wrong.
 
     `who` and `advice` are the start and the end of the message.
     """

@@ -12,7 +12,7 @@ from plancc.passes.presets import NEAR_LEAST
 def least_volume(nets: Nets, limits: Limits) -> int:
     """Return a lower bound on the volume of every partition within the limits, in rows.
 
-    A net whose pins weigh more than one part's limit touches several parts. Without such hubs, the
+    A net whose pins weigh more than one part's limit touches several parts. Without such nets, the
     bound is 0.
     """
     weight = net_weights(nets)

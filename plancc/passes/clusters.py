@@ -33,8 +33,8 @@ class Clusters:
 
     Attributes:
         label (int32[n]): Cluster of every vertex.
-        graph: A vertex is a cluster, with its total weight; an edge costs the number of links
-            (`ClusterLinks`) between two clusters.
+        graph: Graph whose vertices are clusters. An edge costs the number of links (`ClusterLinks`)
+            between its two clusters.
     """
 
     label: npt.NDArray[np.int32]

@@ -26,8 +26,7 @@ class Around:
 
     Attributes:
         given: Limits of the given problem.
-        problem: The smaller problem: free vertices, then merged vertices, whose parts are in
-            `fixed`.
+        problem: The smaller problem: free vertices, then merged vertices (see `Hypergraph.fixed`).
         limits: Limits of the smaller problem; every part may hold one merged vertex.
         label (int32[num_vertices]): For every given vertex, its vertex in the smaller problem.
     """
@@ -91,7 +90,7 @@ class Around:
         return found
 
     def outside(self, owner: Owner) -> Owner:
-        """Return owners of the given problem's vertices, with all fixed vertices in their parts."""
+        """Convert owners from the smaller to the given problem; fixed vertices keep their parts."""
         return numbered_by(self._parts, owner, self.limits.num_parts)[self.label]
 
     def holds(self, owner: Owner) -> bool:

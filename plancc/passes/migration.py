@@ -19,7 +19,7 @@ from plancc.passes.presets import LEAST_MIGRATION, MIGRATION, MIGRATION_CUTS, VC
 def place_all(owner: Owner, nets: Nets, context: Context) -> Owner:
     """Assign every vertex without a part to the part where it adds the fewest rows to the volume.
 
-    Entries of `owner` are -1 for vertices without a part. Returns `owner` itself if there are none.
+    Such vertices have -1 in `owner`. Returns `owner` itself if every vertex has a part.
     """
     free = np.flatnonzero(owner < 0)
     if len(free) == 0:

@@ -38,8 +38,8 @@ class Goal:
 
     Attributes:
         reach (float64[m + 1], or None): Probability that a part with c pins of a net needs its row,
-            scaled so that ``reach[1]`` is about 1. Smaller gains than `plancc.passes.presets.TINY`
-            count as 0. None: the volume.
+            scaled so that ``reach[1]`` is about 1, since gains below `plancc.passes.presets.TINY`
+            count as 0. Nets need sizes and sources. None: the volume.
         unit: Factor of `value` that undoes the scaling of `reach`.
     """
 

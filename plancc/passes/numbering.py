@@ -24,8 +24,7 @@ class MapToMachine:
 
     Attributes:
         links: Times of rows and messages, and the node of every rank.
-        speeds (float64[num_parts], optional): Only parts of equal speed are swapped; None: all are
-            equal.
+        speeds (float64[num_parts], optional): Only parts of equal speed swap; None: all are equal.
         seed: Seed of the random order.
     """
 

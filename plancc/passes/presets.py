@@ -45,7 +45,7 @@ class Trading:
     """Tuned parameters for exchanging vertices between parts above their limit and parts with room.
 
     Without exchanges, the loss of volume with 64 parts is 1.010, and a part with two tight limits
-    often stays above one.
+    often exceeds one.
     """
 
     # For every round: least share of a part's overload that an exchange must remove, and parts with

@@ -116,8 +116,7 @@ class RefineVolume:
 
     Attributes:
         cycles: Largest number of V-cycles, without the first sweeps on the finest level.
-        polishes: Whether minimum cuts also run before the first V-cycle, and wide minimum cuts and
-            local searches at the end.
+        polishes: Whether minimum cuts run before the first V-cycle, and local searches at the end.
     """
 
     objective: ClassVar[str] = "volume"

@@ -15,8 +15,8 @@ from plancc.passes.kernels import split as kernels
 def resplit(owner: npt.NDArray[np.int32], matrix: Graph, context: Context) -> npt.NDArray[np.bool_]:
     """Return whether each nonzero goes to its column, with the least volume for given owners.
 
-    The owner of row i computes a nonzero (i, j) of row i, and needs row j of H. The owner of row j
-    computes a nonzero (i, j) of column j, and sends a partial sum of row i.
+    For nonzero (i, j) in row i, the owner of i computes, and needs row j of H. For column j, the
+    owner of j computes, and sends a partial sum of row i.
 
     The least volume for nonzeros between two parts is the size of a minimum vertex cover, found
     exactly (the s2D partitions of Kayaaslan, Aykanat and Ucar, "1.5D parallel sparse matrix-vector

@@ -305,8 +305,7 @@ class Convolution:
 
     Attributes:
         name: A model of `plancc-run`.
-        weights: Number of trained parameters; None: counted from the steps, only without vertex
-            types.
+        weights: Number of trained parameters; None: counted from the steps, without vertex types.
     """
 
     name: str = "gcn"

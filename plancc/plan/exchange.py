@@ -220,7 +220,7 @@ class Exchange:
 
 
 def offsets(sizes: npt.NDArray[Any]) -> Int64Array:
-    """Return the offsets of lists of these lengths that are stored one after another."""
+    """Return the offsets of lists of lengths `sizes` in one array, int64[len(sizes) + 1]."""
     ptr = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ptr[1:])
     return ptr
@@ -242,7 +242,7 @@ def places(kept: BoolArray) -> Int32Array:
 
 
 def interval(number: IntArray, starts: Int64Array) -> Int64Array:
-    """Return the interval of each number; `starts` ascend, and intervals may be empty."""
+    """Return the index of each number's interval; `starts` ascend, and intervals may be empty."""
     return np.searchsorted(starts, number, side="right") - 1
 
 

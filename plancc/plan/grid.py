@@ -70,11 +70,9 @@ class Grid:
     Attributes:
         scheme: One of `SCHEMES`.
         rows: Number of process rows; in "feature", number of groups.
-        columns: Number of process columns; in "1.5d" the replication factor c, in "feature" ranks
-            per group.
+        columns: Number of process columns: in "1.5d" the replication factor, in "feature" a group.
         layers: Number of grid layers. Only "3d" allows more than 1.
-        sparse: Whether ranks exchange only needed rows, instead of broadcasts; "1d" and "1.5d"
-            only.
+        sparse: Whether ranks send only needed rows, in messages; only for "1d" and "1.5d".
     """
 
     scheme: str

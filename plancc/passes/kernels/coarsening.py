@@ -40,11 +40,11 @@ def cluster(
 def _cluster(
     nets: Any, order: Any, together: Any, heaviest: Any, max_pins: int, overlap: float
 ) -> Any:
-    """Let each vertex in `order` without cluster mates join the best cluster that has room.
+    """Let each vertex in `order` that is alone in its cluster join the best cluster with room.
 
-    For vertex v, a net rates a cluster by ``cost * overlap / (pins - 1)`` for each of its pins
-    there. Each pair of v and such a pin of which one is the net's source adds ``cost * (1 -
-    overlap)``.
+    A net of the vertex adds ``cost * overlap / (pins - 1)`` to a cluster's rating for each pin
+    there, and ``cost * (1 - overlap)`` for each pair of the vertex and a pin there, if it contains
+    the source.
     """
     n, num_constraints = nets.weight.shape
     label = np.arange(n).astype(np.int32)

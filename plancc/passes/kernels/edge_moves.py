@@ -50,8 +50,7 @@ class Prices(NamedTuple):
         cap (float64[num_parts]): Number of nonzeros above which no move may fill a part.
         scale (float64[num_parts]): Mean capacity of the parts, divided by the part's capacity;
             multiplies nonzeros and loads before parts are compared.
-        row, message, nonzero, own_row: Load that each adds to a side: what a part sends, or
-            receives.
+        row, message, nonzero, own_row: Load of each on a side: what a part sends, or receives.
         ceiling, pressure: Load above which a side has a cost, and the price of the excess.
         fees (float64[m], m at least 1): Fee of row k of a message, never rising; the last applies
             to all further rows. Fees and prices of messages need ``EdgeState.pair``.
@@ -168,7 +167,7 @@ def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any
 
 @njit(cache=True, nogil=True)
 def _saved(e: int, q: int, state: Any, prices: Any, toll: Any) -> float:
-    """Return the cost that is saved if net e no longer touches part q, not the vertex's owner."""
+    """Return the cost saved if net e leaves part q, which does not own the net's vertex."""
     n = len(state.owner)
     # Nets below n are rows (fold: parts send to the owner), from n on columns (expand: the
     # owner sends to parts); `GIVE + step` and `TAKE - step` are the tolls of either direction.
@@ -334,7 +333,7 @@ def _leave(  # type: ignore[no-untyped-def]
 ):
     """Move all nonzeros of net e out of part q if the cost falls; return how many moved.
 
-    They go to parts that e touches already. Part q must not own the vertex of e.
+    The nonzeros go to parts that e touches already. Part q must not own the net's vertex.
     """
     n = len(state.owner)
     owner = state.owner[e % n]
@@ -488,10 +487,10 @@ def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
 def _staying(
     e: int, q: int, pins: Any, mine: Any, bonus: Any, pattern: Any, state: Any, toll: Any
 ) -> Any:
-    """Return the cost saved if net e leaves part q, its vertex's owner, and the nonzeros' number.
+    """Return the cost saved if net e leaves part q, and the number of nonzeros that move.
 
-    The cost is -inf if a nonzero may not move. `pins` gets the nonzeros off the diagonal, `bonus`
-    the additional saving for each part.
+    Part q owns the net's vertex. The cost is -inf if a nonzero may not move. The nonzeros, without
+    the diagonal, go into `pins`; `bonus` gets the additional saving in each other part.
     """
     num, base = 0, 0.0
     for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):

@@ -53,12 +53,11 @@ class EdgeState(NamedTuple):
     Attributes:
         owner (int32[n]): Owner of every vertex.
         nonzeros (int32[nnz]): Owner of every nonzero.
-        slot_ptr, part, count, spread: Pins of each net in every part, as in
+        slot_ptr, part, count, spread: Pins of nets in parts, as in
             `plancc.passes.kernels.state.State`.
         sums, rows (int64[num_parts]): Number of nonzeros, and of vertices, that a part owns.
         sent, received (int64[num_parts]): Rows that a part sends, and receives, in expand and fold.
-        messages_sent, messages_received (int64[num_parts]): Messages of a part; 0 if `pair` is
-            empty.
+        messages_sent, messages_received (int64[num_parts]): Messages; 0 if `pair` is empty.
         pair (int32[2, num_parts, num_parts], or int32[2, 0, 0]): Rows from one part to another, in
             the fold (0) and in the expand (1); empty if messages do not matter.
     """
@@ -79,7 +78,7 @@ class EdgeState(NamedTuple):
 
 
 def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
-    """Sort the nonzeros of a CSR pattern by rows and by columns; about 24 bytes per nonzero.
+    """Sort the nonzeros of a CSR pattern by rows and by columns, in about 24 bytes per nonzero.
 
     A vertex's owner may change if all nonzeros of its row may (`movable`, bool[nnz]).
     """
@@ -193,7 +192,7 @@ def delete(e: int, q: int, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def send(e: int, m: int, rows: int, state: Any) -> None:
-    """Add `rows` rows of m and net e's owner: in the expand for a column, in the fold for a row."""
+    """Add `rows` to the traffic of part m and net e's owner: expand for columns, fold for rows."""
     n = len(state.owner)
     q = state.owner[e % n]
     if e >= n:

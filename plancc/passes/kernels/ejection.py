@@ -44,8 +44,7 @@ def _options(v: int, limit: Any, nets: Any, state: Any, score: Any, seen: Any) -
     """Find the best part for v among the parts with room for v, and among all parts; -1 if none.
 
     Returns:
-        part, gain, any_part, any_gain, looked: Both parts with the rows saved; number of parts
-            rated.
+        part, gain, any_part, any_gain, looked: Both parts with rows saved; number of parts rated.
     """
     num, base = rate(v, nets, state, score, seen)
     here = state.owner[v]
@@ -71,8 +70,7 @@ def eject(
 
     Parameters:
         order (int64[m]): Vertices from which chains start; only these vertices move.
-        limit (float64[num_parts, num_constraints]): Limits, which all parts must meet before the
-            call.
+        limit (float64[num_parts, num_constraints]): Limits, which all parts meet before the call.
         depth, tries: Largest number of moves in a chain, and of vertices tried in a full part.
         most: Number of computed gains after which no further chain begins.
         chain (Chains): The vertices of `order` in every part; updated.

@@ -64,7 +64,7 @@ class Scratch(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def chains(vertices: Any, owner: Any, num_parts: int) -> Any:
-    """Return a `Chains` of the vertices in `vertices`, in reverse order, by part."""
+    """Return lists of the vertices in `vertices` for every part (`Chains`), in reverse order."""
     first = np.full(num_parts, -1, dtype=np.int32)
     after = np.full(len(owner), -1, dtype=np.int32)
     before = np.full(len(owner), -1, dtype=np.int32)
@@ -197,11 +197,10 @@ def _overload(q: int, state: Any, rules: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, rules: Any) -> Any:
-    """Find the exchange that lowers the overload most per row that it costs.
+    """Find the exchange of both parts that lowers the overload most per row that it costs.
 
     Returns:
-        value, i, j: The fall per row; indices of the vertices in `mine` and `theirs`, or -1 for
-            none.
+        value, i, j: The fall per row; indices of the vertices in `mine` and `theirs`, or -1.
     """
     least = max(rules.share, TINY) * _overload(here, state, rules)[0]
     change = np.empty(rules.limit.shape[1], dtype=np.int64)

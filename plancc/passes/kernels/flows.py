@@ -43,11 +43,11 @@ class CutNetwork(NamedTuple):
         part (int8[v]): Part of every vertex before the cut, 0 or 1.
         depth (int32[v]): Number of nets on the shortest path from the boundary, at least 1.
         weight (int64[v, num_constraints]): Weights of the vertices.
-        net_ptr, pins, cost (int64[m + 1], int32[num_pins], int64[m]): The nets, without nets that
+        net_ptr, pins, cost (int64[m + 1], int32[num_pins], int64[m]): The nets, except nets that
             have both terminals.
         net_of (int32[num_pins]): The net of every pin.
-        vertex_ptr, pins_of (int64[v + 1], int32[num_pins]): Vertex x has the indices
-            ``pins_of[vertex_ptr[x]:vertex_ptr[x + 1]]`` in `pins`.
+        vertex_ptr, pins_of (int64[v + 1], int32[num_pins]): Offsets and indices in `pins` of the
+            pins of every vertex.
     """
 
     vertex: Any
@@ -67,8 +67,7 @@ class Region(NamedTuple):
 
     Attributes:
         room (float64[2, num_constraints]): Largest total weight that may leave each part.
-        max_degree: Largest sum, for each part, of the numbers of nets of the vertices that may
-            move.
+        max_degree: Largest sum, for each part, of the numbers of nets of vertices that may move.
         max_pins: Nets with more pins are left out, and the cut ignores them.
         max_work: Largest number of visited nodes, divided by the nodes of the network.
     """
@@ -81,15 +80,15 @@ class Region(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
-    """For several disjoint pairs of parts, list the nets that touch both parts of the pair.
+    """List the nets that touch both parts of each of several disjoint pairs.
 
     Parameters:
         partner (int64[num_parts]): For every part, the other part of its pair, or the part itself.
         max_spread: Largest number of parts that a net may touch; other nets are left out.
 
     Returns:
-        ptr (int64[num_parts + 1]), nets (int32[m]): Pair with lower part q: ``nets[ptr[q]:ptr[q +
-            1]]``.
+        ptr (int64[num_parts + 1]), nets (int32[m]): The nets, with offsets by the pair's lower
+            part.
     """
     num_parts = len(partner)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
@@ -314,13 +313,12 @@ class CutFlow(NamedTuple):
     of arrays [2, ...] is the side, except in `sent`.
 
     Attributes:
-        sent (int64[2, num_pins]): Flow from every pin into its net (0), and from the net to it (1).
+        sent (int64[2, num_pins]): Flow from every pin into its net (0), and back (1).
         through (int64[m]): Flow through every net.
         reached (bool[2, v + 2 m]): Whether the side has reached a node.
         fixed (bool[2, v]): Whether a vertex belongs to the side, and must stay there.
         order (int32[2, v]): The vertices that the side has reached, in order of the search.
-        behind (int64[2, 2, v]): Heaps `FREE` and `COSTLY` of vertices that a side could take in
-            next.
+        behind (int64[2, 2, v]): Heaps `FREE` and `COSTLY` of vertices that a side could take next.
         listed (bool[2, v]): Whether a vertex has been put into a heap of the side.
         number (int64[2, 5]): Vertices reached, fixed vertices, sizes of both heaps, and 1 if all
             other vertices are listed, else 0.

@@ -47,8 +47,7 @@ def propagate(
     lightest. Returns the number of vertices with a new label.
 
     Parameters:
-        weight (int64[n, c]), load (int64[n, c]): Weights of the vertices, and of the labels
-            (updated).
+        weight (int64[n, c]), load (int64[n, c]): Weights of vertices, and of labels (updated).
         label (int32[n]): Label of every vertex; updated.
         score (int64[n]): Scratch, 0 before and after.
     """
@@ -143,7 +142,7 @@ def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
 
     Returns:
         ptr (int64[num + 1]): Offsets of the links of every cluster.
-        ends (int32[num_links]): Cluster of every link's end; empty if there are more than `most`.
+        ends (int32[num_links]): Cluster where every link ends; empty if there are more than `most`.
         cost (int64[num_links]): Total costs of the links.
     """
     start, members = members_of(num, label)

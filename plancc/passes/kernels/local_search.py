@@ -58,13 +58,12 @@ class Search(NamedTuple):
     Attributes:
         done (bool[num_vertices]): Whether a search has moved the vertex.
         met (int64[num_vertices]): For every vertex, the value of `TRIED` when it was last rated.
-        moved, came_from (int32[num_vertices]): Vertices moved by the current search, in order, and
+        moved, came_from (int32[num_vertices]): Moved vertices of the current search, in order, and
             the parts that they left.
-        number (int64[6]): `USED` vertices of the list; `TRIED` moves of all searches, undone moves
-            too; of the current search the `KEYS` in its heap, moves (`LENGTH`), moves to the best
-            moment (`BEST_LENGTH`), and rows saved (`TOTAL`).
-        rows (int64[2]): Rows saved by finished searches, and by the current search to its best
-            moment.
+        number (int64[6]): `USED`: vertices of the list so far; `TRIED`: moves, undone moves too.
+            For the current search, `KEYS`: keys in its heap; `LENGTH`: moves; `BEST_LENGTH`: moves
+            up to the best moment; `TOTAL`: rows saved.
+        rows (int64[2]): Rows saved by finished searches, and by the current one to its best moment.
     """
 
     done: Any

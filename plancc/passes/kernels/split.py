@@ -29,11 +29,10 @@ class Cut(NamedTuple):
 
     Attributes:
         at (int64[num_edges]): Index in the CSR of every edge's nonzero, sorted by left vertex.
-        left_ptr (int64[num_left + 1]): Left vertex x has the edges left_ptr[x] to left_ptr[x + 1] -
-            1.
+        left_ptr (int64[num_left + 1]): Offsets of every left vertex's edges.
         left, right (int32[num_edges]): Left and right vertex of every edge.
-        right_ptr, right_edges (int64[num_right + 1], int64[num_edges]): Right vertex y has the
-            edges ``right_edges[right_ptr[y]:right_ptr[y + 1]]``.
+        right_ptr, right_edges (int64[num_right + 1], int64[num_edges]): Offsets, and indices, of
+            every right vertex's edges.
         left_parts, right_parts (int32[num_left, 2], int32[num_right, 2]): Owner of the rows, and
             owner of the columns, of a vertex's nonzeros.
     """
@@ -52,9 +51,9 @@ class Cut(NamedTuple):
 def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
     """Return the vertex of every nonzero on one side of the bipartite graph, and the vertex count.
 
-    A left vertex is a pair (row, part) without the row's owner: the part owns the column of a
-    nonzero in the row. A right vertex is such a pair (column, part). A nonzero whose row and column
-    have the same owner gets -1.
+    A left vertex is a pair (row, part): the part owns the column of a nonzero in the row, but not
+    the row. A right vertex is such a pair (column, part). A nonzero whose row and column have the
+    same owner gets -1.
     """
     number = np.empty(len(other), dtype=np.int32)
     last = np.full(num_parts, -1, dtype=np.int64)
@@ -157,8 +156,8 @@ def cover(cut: Cut) -> Any:
 def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
     """Return whether an alternating path from the other side reaches each vertex, bool[m].
 
-    `ends[ptr[x]:ptr[x + 1]]` are the neighbours of x, on the side of the starts; `mate` matches the
-    reached side.
+    The starts' side has the neighbours ``ends[ptr[x]:ptr[x + 1]]``. `mate` matches the vertices of
+    the reached side.
     """
     found, queue = np.zeros(len(mate), dtype=np.bool_), np.empty(len(starts), dtype=np.int64)
     tail = 0

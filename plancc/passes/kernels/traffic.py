@@ -31,10 +31,9 @@ class PairTraffic(NamedTuple):
 
     Attributes:
         sent, received (int64[num_parts]): Number of rows that a part sends, and receives.
-        messages_sent, messages_received (int64[num_parts]): Messages of a part; 0 if `pair` is
-            empty.
+        messages_sent, messages_received (int64[num_parts]): Messages; 0 if `pair` is empty.
         pair (int32[steps, num_parts, num_parts], or int32[steps, 0, 0]): Rows from one part to
-            another in each step: one in row plans, two in edge plans. Empty if messages do not
+            another in each step: one in row plans, two in edge plans; empty if messages do not
             matter.
     """
 
@@ -51,8 +50,7 @@ class Tariff(NamedTuple):
     Attributes:
         row, message: Load that a row, and a message, adds to the sender's and the receiver's side.
         ceiling, pressure: Load above which a side has a cost, and the price of the excess.
-        fees (float64[m], m at least 1): Fee of row k of a message; the last applies to further
-            rows.
+        fees (float64[m], m at least 1): Fee of row k of a message; the last also of further rows.
     """
 
     row: float

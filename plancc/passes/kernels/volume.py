@@ -1,8 +1,11 @@
 """Kernels that lower the volume; weight above a part's target has a price.
 
-A sweep minimises ``volume + sum over parts and constraints of price / 2 * max(0, weight -
-target)^2``; the second term is the penalty. The kernels must not run on coarse levels whose pins
-have sizes: there, `State.count` holds sums of sizes, not pins.
+A sweep minimises the volume plus the penalty, which is the sum:
+
+    sum over parts and constraints of price / 2 * max(0, weight - target)^2
+
+The kernels must not run on coarse levels whose pins have sizes: there, `State.count` holds sums of
+sizes, not pins.
 """
 
 from __future__ import annotations
@@ -356,7 +359,7 @@ def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> int:
-    """Write the best part of every vertex, or -1 to stay, into `best`; return the evaluations."""
+    """Write the best part of every vertex, -1 to stay, into `best`; return the gains computed."""
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest, evaluations = _highest(state, bounds), 0
     for k in range(len(order)):
@@ -370,7 +373,7 @@ def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score
 
 @njit(cache=True, nogil=True)
 def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Move vertices to the parts in `best`; if a move has become useless, choose again."""
+    """Move vertices as in `best`, or choose again if a move has become useless; see `sweep`."""
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest = _highest(state, bounds)
     moved, gained, evaluations = 0, np.int64(0), 0
@@ -518,7 +521,7 @@ def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def relieve(order: Any, nets: Any, state: Any, limit: Any) -> int:
-    """Move vertices in `order` out of parts that are above `limit` then; return how many moved."""
+    """Move vertices in `order` out of parts that still exceed `limit`; return how many moved."""
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)
     seen = np.empty(num_parts, dtype=np.int64)
