@@ -150,11 +150,8 @@ def _patched(
 ) -> tuple[Owners, Record]:
     """Return owners for the changed matrix, and the record of the search.
 
-    At most the share `PatchOptions.max_moves` of the previous plan's rows gets another owner.
-
-    Parameters:
-        old: See `_before`.
-        before (int32[n]): Owners of the rows; -1 for new rows.
+    At most the share `PatchOptions.max_moves` of the old rows changes owner. Entries of `before`,
+    int32[n], are -1 for new rows; `old` is the result of `_before`.
     """
     start, limits, matrix = wall_seconds(), revision.limits, revision.matrix
     context = Context(limits, asked.seed)
@@ -172,10 +169,7 @@ def _patched(
 def _changed(
     plan: Plan, graph: Any, lists: tuple[Any, Any], data: Any
 ) -> tuple[Graph, VertexData | None]:
-    """Return the changed graph, and its vertex data, which are None if `data` is None.
-
-    `lists` has the edges to add and the edges to remove.
-    """
+    """Return the changed graph, and its vertex data, which are None if `data` is None."""
     if (graph is None) == all(each is None for each in lists):
         raise InputError("give either the changed graph (`graph`) or its changes (`add`, `remove`)")
     types = plan.header.types
@@ -202,10 +196,7 @@ def _changed(
 
 
 def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any, EdgeChanges]:
-    """Return the edges that the parameter `name` of `patch` gives, by relation.
-
-    In a graph without types, the only key is None. `turned`: whether to swap the ends of edges.
-    """
+    """Return the edges of the `patch` parameter `name` by relation (None without types)."""
     if given is not None and isinstance(given, Mapping) != (types is not None):
         has = "no types; drop the relations" if types is None else "types; give edges by relation"
         raise InputError(f"`{name}`: the plan has {has}")
@@ -238,15 +229,13 @@ def _before(plan: Plan, graph: Graph) -> Int64Array:
 def _ids(
     *of: tuple[int, npt.NDArray[Any] | None, Types | None],
 ) -> tuple[npt.NDArray[Any], list[npt.NDArray[Any]]]:
-    """Return ids of the graphs, and for each graph a key for every vertex.
+    """Return ids of the graphs, and for each graph the keys of its vertices.
 
-    Vertices of two graphs are the same if they have the same key. Without types, the keys are the
-    ids, and the ids of the first graph are returned. With types, the returned ids are the distinct
-    ids of all graphs, and the key is ``type * number of distinct ids + position among the distinct
-    ids``.
+    Vertices of two graphs are the same if their keys are equal. Without types, the keys are the
+    ids, and the first graph's ids are returned. With types, the distinct ids are returned, and the
+    key is ``type * number of distinct ids + position among the distinct ids``.
 
-    Parameters:
-        of: For each graph, its number of vertices, its ids and its types.
+    Each argument is a graph's number of vertices, ids and types.
     """
     own = [ids_or_numbers(*each) for each in of]
     if of[0][2] is None:
@@ -260,10 +249,7 @@ def _ids(
 
 
 def _now(old: Int64Array, size: int) -> Int64Array:
-    """Return the graph's vertex for every vertex of the plan: int64[size], -1 if it was removed.
-
-    This is the inverse of `old`, the result of `_before`; `size`: number of the plan's vertices.
-    """
+    """Return the changed graph's vertex for every plan vertex, int64[size]; -1 if removed."""
     place = np.full(size, NO_PART, np.int64)
     place[old[old >= 0]] = np.flatnonzero(old >= 0)
     return place
@@ -296,13 +282,8 @@ def _edge_owners(
 ) -> Owners:
     """Return owners of the rows and nonzeros of an edge plan's changed matrix.
 
-    Old rows and nonzeros keep their parts, except in the rows with most new nonzeros. These rows
-    are at most the share `max_moves` of all rows, and have at most this share of the nonzeros. New
-    nonzeros begin with the owners of their rows, and move if this saves volume.
-
-    Parameters:
-        old: See `_before`.
-        before (int32[n]): Owners of the rows; -1 for new rows.
+    Old rows and nonzeros move only in rows with most new nonzeros, at most the share `max_moves` of
+    rows and nonzeros. New nonzeros start with their rows' owners.
     """
     plan, matrix = revision.plan, revision.matrix
     given, known = graph_of(plan), owners_of(plan)
@@ -347,12 +328,7 @@ def _without_withheld(plan: Plan, graph: Graph, ends: Int32Array | None) -> Grap
 def _data(
     plan: Plan, given: VertexData | None, old: Int64Array, types: Types | None
 ) -> tuple[VertexData, list[str]]:
-    """Return the vertex data of the changed graph in vertex order, and notes for the user.
-
-    Parameters:
-        old: See `_before`.
-        types: Types of the changed graph.
-    """
+    """Return the vertex data of the changed graph in vertex order, and notes for the user."""
     if given is not None:
         lost = plan.vertex_data.clusters is not None and given.clusters is None
         return given, ["the clusters of the plan are not kept; compile it again"] * lost
@@ -369,10 +345,7 @@ def _data(
 
 
 def _ignored_data(graph: Any, new: Graph, kept: VertexData) -> list[str]:
-    """Return a note if the changed source has vertex data that differ from the plan's.
-
-    Such data are ignored, because the plan's vertex data are kept.
-    """
+    """Return a note if the changed source has vertex data that differ from the plan's."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PlanccWarning)
@@ -417,13 +390,7 @@ def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
 
 
 def write_moves(moves: npt.NDArray[Any], path: str | os.PathLike[str]) -> None:
-    """Write the result of `moves_of` as a CSV file with the columns row, from and to.
-
-    For plans with types, a column "type" comes first.
-
-    Raises:
-        OutputError: If the file cannot be written.
-    """
+    """Write the result of `moves_of` as CSV: row, from, to; "type" first for plans with types."""
     header = ["type"] * (moves.shape[1] > 3) + ["row", "from", "to"]
     with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8") as stream:
         csv.writer(stream, lineterminator="\n").writerows([header, *moves.tolist()])

@@ -128,12 +128,10 @@ class PreparedGraph:
 
     Attributes:
         request: The request, with task and balance completed from the graph.
-        graph: The graph without edges that are held out for link prediction. In the result of
-            `read` it is not normalised yet; in the result of `normalise` it is.
-        matrix: The matrix for searches: the graph, but with one nonzero in place of all edges of
-            several relations that join the same two vertices.
+        graph: The graph without held-out edges; not normalised in the result of `read`.
+        matrix: The matrix for searches: the graph, with parallel edges of several relations joined.
         memory: Bytes that the compilation is predicted to need.
-        remarks: Remarks on properties of the graph or its vertex data that are probably mistakes.
+        remarks: Properties of the graph or its vertex data that are probably mistakes.
         notes: Facts that the user should know before the search; the provenance records them too.
     """
 
@@ -178,9 +176,9 @@ def read(request: Request, graph: Any, observer: Observer) -> PreparedGraph:
 
 
 def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLinks | None]:
-    """Return the graph without edges that are held out for link prediction, and the links.
+    """Return the graph without edges held out for link prediction, and the links.
 
-    The links are None if the plan is not for link prediction.
+    The links are None for other tasks.
     """
     options = request.plan_options
     if not options.learns_pairs:
@@ -191,10 +189,7 @@ def _without_links(source: ReadGraph, request: Request) -> tuple[Graph, SplitLin
 
 
 def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
-    """Return remarks on edge weights that are lost when the graph is normalised.
-
-    There is one more remark if the graph has vertex weights that the parts do not balance.
-    """
+    """Return remarks on edge weights lost by normalising, and on vertex weights left unbalanced."""
     options, task = request.plan_options, request.task
     found = lost_value_remarks(*lost_values(graph.values, options.normalize, options.value_dtype))
     usual = options.balance is None and options.weights is None
@@ -205,10 +200,9 @@ def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
 
 
 def normalise(work: PreparedGraph, observer: Observer) -> PreparedGraph:
-    """Return `work` with the normalised graph.
+    """Return `work` with the normalised graph, and with model and balance completed.
 
-    The model and the balance are completed with data that are known only now: the vertex data and,
-    for mini-batches, the expected numbers of nonzeros.
+    Only now are the vertex data and, for mini-batches, the expected nonzeros known.
     """
     request, options, seed = work.request, work.request.plan_options, work.request.search.seed
     with observer("normalize"):
@@ -259,13 +253,7 @@ def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Owner
 
 
 def lowered(work: PreparedGraph, found: Ownership) -> tuple[Plan, dict[str, str], list[str]]:
-    """Return the plan with its hops and links, and texts about the choice of hops.
-
-    Returns:
-        Plan: The plan.
-        dict of str to str: Entries about relays for the provenance.
-        list of str: Notes about hops for the user.
-    """
+    """Return the plan with hops and links, provenance entries on relays, and notes on hops."""
     request, options = work.request, work.request.plan_options
     grid = found.grid or request.assigner.grid
     num_parts = request.task.num_parts if grid is None else grid.num_parts

@@ -1,9 +1,7 @@
 """Partitioners: an adapter for each library, all with the same interface.
 
-`PARTITIONERS` maps names to `plancc.partitioners.adapter.Adapter` objects. All other code calls
-`partition` (in ``run.py``), which calls an adapter. Native libraries run in a child process
-(``process.py``, ``child.py``), so that a library that crashes or hangs causes a clear error. The
-input of a partitioner is a problem (``plancc.models.problem``), never a graph, a plan or a file.
+Native libraries run in a child process, so that a library that crashes or hangs causes a clear
+error.
 """
 
 from __future__ import annotations

@@ -27,23 +27,18 @@ class Start:
     """A way to begin a search: one run of a partitioner, whose owners the search then refines.
 
     Attributes:
-        rank: Priority of the start for each kind of graph (`plancc.search.starts.KINDS`). Among the
-            starts whose partitioner is installed, the start with the highest number comes first.
-            The start is not used for kinds of graph that are missing here.
-        preset: Preset of the partitioner.
-        objective: "cut" or "volume" to partition the graph for this objective; "" to partition the
-            column-net hypergraph.
-        efforts: Efforts of a search that use the start. Effort "best" uses all starts, except
-            starts that are only for "fast".
-        slowness: Run time, roughly, divided by the run time of METIS. Effort "best" uses the start
-            only if there is time for it.
+        rank: Priority for each kind of graph (`plancc.search.starts.KINDS`), highest first. The
+            start is not used for kinds that are missing here.
+        objective: "cut" or "volume" to partition the graph; "" to partition the column-net
+            hypergraph.
+        efforts: Efforts that use the start. "best" also uses starts of other efforts, except starts
+            that are only for "fast".
+        slowness: Run time, roughly, divided by the run time of METIS.
         most_rows: Largest mean number of rows per part for which the start is used.
         most_parts: Largest number of parts for which the start is used.
-        least_nonzeros, most_nonzeros: Smallest and largest number of nonzeros of the matrix for
-            which the start is used.
+        least_nonzeros, most_nonzeros: Range of numbers of nonzeros for which the start is used.
         clustered: Whether to partition the graph of clusters (`plancc.passes.clusters`).
-        mild: Whether the start is only for graphs with mild hubs (`plancc.search.starts.is_mild`),
-            such as graphs of co-authors.
+        mild: Whether the start is only for graphs with mild hubs (`plancc.search.starts.is_mild`).
     """
 
     rank: Mapping[str, int]
@@ -166,10 +161,7 @@ class Adapter:
 
 
 def scaled(values: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
-    """Return `values`, scaled down if their sum is above `max_total`.
-
-    Every column of a matrix is scaled separately. Positive values stay positive.
-    """
+    """Scale down columns of `values` with sums above `max_total`; positive values stay positive."""
     total = values.sum(axis=0)
     if (total <= max_total).all():
         return values
@@ -180,28 +172,16 @@ def scaled(values: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int6
 def most_weights(
     weights: npt.NDArray[np.int64], epsilon: float, capacities: npt.NDArray[np.float64]
 ) -> list[int]:
-    """Return the largest allowed weight of every part, for libraries that accept such limits.
-
-    Parameters:
-        weights (int64[n]): Weights of the vertices.
-        epsilon: Allowed imbalance.
-        capacities (float64[num_parts]): Shares of the parts, with sum 1.
-    """
+    """Return the largest allowed weight of every part; `capacities` have sum 1."""
     limits = Limits(weights, len(capacities), epsilon, tuple(capacities))
     most: list[int] = limits.allowed[:, 0].astype(np.int64).tolist()
     return most
 
 
 def write_lines(file: BinaryIO, values: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
-    """Write non-negative integers as lines of text.
+    """Write non-negative integers as lines of text; line k ends with ``values[ends[k] - 1]``.
 
-    All numbers are padded with zeros to the same width, so that a few array operations can extract
-    the digits. The libraries read "007" as 7.
-
-    Parameters:
-        values (int64[m]): The numbers of all lines, one line after another.
-        ends (int64[num_lines]): The last number of line k is ``values[ends[k] - 1]``. Every line
-            has at least one number.
+    Every line needs a number. All are padded to one width: libraries read "007" as 7.
     """
     if len(values) == 0:
         return
@@ -222,10 +202,10 @@ def write_lines(file: BinaryIO, values: npt.NDArray[np.int64], ends: npt.NDArray
 def interleave_first(
     ptr: npt.NDArray[np.int64], values: npt.NDArray[Any], first: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Insert one number before each group of numbers.
+    """Insert ``first[k]`` before each group ``values[ptr[k]:ptr[k + 1]]``.
 
-    Group k is ``values[ptr[k]:ptr[k + 1]]``; ``first[k]`` is inserted before it. Returns the new
-    values, and for every group the index after its last number."""
+    Returns the new values, and for every group the index after its last number.
+    """
     return (
         np.insert(values.astype(np.int64), ptr[:-1], first),
         ptr[1:] + np.arange(1, len(ptr), dtype=np.int64),

@@ -1,17 +1,7 @@
 """plancc's own partitioner, which is always installed, deterministic, and runs in this process.
 
-It is a multilevel partitioner of hypergraphs. A graph is first converted to a hypergraph. If the
-objective is the cut, every edge becomes a net of two pins. If it is the volume, every vertex
-becomes a net, with the vertex and its neighbours as pins.
-
-1. Coarsen: join vertices that have many nets in common into clusters of limited weight.
-2. Split the coarsest hypergraph several times, by recursive bisection along breadth-first orders.
-3. Uncoarsen: on every level, move vertices to other parts if this lowers the connectivity-1 cut.
-   The price of overweight rises from sweep to sweep. Presets "eco" and "strong" refine several
-   partitions, and drop the worst of them on every level: a sweep on a finer level takes longer, and
-   shows better which partition will be the best.
-
-Steps 1 and 3 are steps of the V-cycles in ``plancc/passes/multilevel.py``.
+A multilevel partitioner of hypergraphs. Presets "eco" and "strong" refine several partitions, and
+drop the worst on every level: finer levels take longer, and show better which partition will win.
 """
 
 from __future__ import annotations
@@ -43,15 +33,12 @@ class Preset:
     """A preset, which decides how much work the partitioner does.
 
     Attributes:
-        prices: Prices of overweight in the sweeps on a level, one after another (see
-            `plancc.passes.presets.PRICES`).
+        prices: Price of overweight in each sweep on a level (`plancc.passes.presets.PRICES`).
         tries: Largest number of initial partitions.
         kept: Number of partitions that are refined on the finest level.
         growth: On each coarser level, this factor times as many partitions are refined.
-        slack: On coarse levels, single clusters can be too heavy for a good balance. So a partition
-            counts as balanced if the mean overload of its parts is at most this number times the
-            mean weight of a part. Only the last choice, which gives the result, does not have this
-            tolerance.
+        slack: Mean overload of the parts, divided by their mean weight, up to which a partition
+            counts as balanced on coarse levels, where clusters are heavy.
     """
 
     prices: tuple[float, ...]
@@ -100,10 +87,7 @@ def run(
     threads: int,
     capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """Return owners that minimise the objective of `problem`; see `Adapter.run`.
-
-    The objective of a hypergraph is its connectivity-1 cut. `threads` is ignored.
-    """
+    """Return owners that minimise the objective of `problem`; see `Adapter.run`."""
     how, rng = PRESETS[preset], np.random.default_rng(seed)
     nets = nets_of(as_hypergraph(problem))
     shares = None if capacities is None else tuple(capacities.tolist())

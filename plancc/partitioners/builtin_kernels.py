@@ -14,32 +14,17 @@ MAX_SEARCHED_PINS = 1000
 
 
 def bisect(nets: Nets, weight: Any, shares: Any, order: Any) -> Any:
-    """Find owners by recursive bisection along breadth-first orders.
+    """Return owners found by recursive bisection along breadth-first orders, int32[num_vertices].
 
-    Each breadth-first search starts from a vertex at the border of the region to split, so that the
-    two halves have a short boundary.
-
-    Parameters:
-        nets (Nets): The hypergraph.
-        weight (int64[num_vertices]): One weight for every vertex. If vertices have several weights,
-            the caller must combine them into one.
-        shares (float64[num_parts]): Relative sizes of the parts.
-        order (int64[num_vertices]): All vertices; not changed. The first vertex is the start of the
-            first search.
-
-    Returns:
-        int32[num_vertices]: Part of every vertex.
+    `weight`, int64[num_vertices], is one number per vertex. The first search starts at
+    ``order[0]``.
     """
     return _bisect(nets, weight, shares, order.copy())
 
 
 @njit(cache=True, nogil=True)
 def _bisect(nets: Any, weight: Any, shares: Any, order: Any) -> Any:
-    """Do the work of `bisect`; `order` is changed.
-
-    Split the vertices into two pieces, in proportion to the shares of the parts. Split each piece
-    in the same way, until every piece is one part.
-    """
+    """Do the work of `bisect`, and change `order`."""
     n = len(weight)
     owner = np.zeros(n, dtype=np.int32)
     region = np.zeros(n, dtype=np.int64)
@@ -80,14 +65,8 @@ def _bisect(nets: Any, weight: Any, shares: Any, order: Any) -> Any:
 def _search(nets: Any, order: Any, region: Any, net_seen: Any, search: int) -> None:
     """Sort the vertices in `order` by a breadth-first search from the first of them.
 
-    When all vertices that can be reached are found, the search continues from the next vertex in
-    `order`.
-
-    Parameters:
-        region (int64[num_vertices]): Scratch. For the vertices in `order`, ``2 * search`` until the
-            vertex is found, then ``2 * search + 1``.
-        net_seen (int64[num_nets]): For every net, the last search that visited it.
-        search: This search; searches are counted from 1.
+    `region` is scratch: ``2 * search`` for vertices in `order`, plus 1 once found. `net_seen` is
+    the last search that visited a net.
     """
     for v in order:
         region[v] = 2 * search

@@ -1,8 +1,7 @@
 """The child process in which a native partitioner runs: ``python -P -m plancc.partitioners.child``.
 
-The process reads one pickled job from stdin, and writes one pickled answer to stdout. Before it
-loads the library, it redirects file descriptor 1 to stderr. So output of the library goes to
-stderr, and cannot mix with the answer.
+It reads a pickled job from stdin, and writes a pickled answer to stdout. File descriptor 1 leads to
+stderr, so that output of the library cannot mix with the answer.
 """
 
 from __future__ import annotations
@@ -18,10 +17,7 @@ from plancc.processes import die_with_parent
 
 
 def main() -> int:
-    """Read one job of a partitioner from stdin, run it, and write the answer to stdout.
-
-    The exit status is 0 if an answer was written, else 1.
-    """
+    """Run one job from stdin, and write the answer to stdout; return 0, or 1 without an answer."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

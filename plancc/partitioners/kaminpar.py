@@ -17,10 +17,9 @@ UNITS = 1000
 
 
 def _positive(weights: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
-    """Return weights that are all positive, since KaMinPar 3.7.3 may never end if a weight is 0.
+    """Return positive weights with a sum below `max_total`, scaled up if a weight is 0.
 
-    If a weight is 0, all weights are multiplied by up to `UNITS`, and then 0 is replaced by 1. The
-    sum stays below `max_total`.
+    KaMinPar 3.7.3 may never end if a weight is 0.
     """
     if len(weights) == 0 or weights.min() > 0:
         return weights
@@ -31,11 +30,9 @@ def _positive(weights: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.
 def _write_parhip(
     path: Path, problem: WeightedGraph, vertex_weights: npt.NDArray[np.int64]
 ) -> None:
-    """Write a binary file in the format of ParHIP.
+    """Write a binary file in the format of ParHIP, all numbers uint64.
 
-    The file has a header, the byte offset of every vertex's neighbours, the neighbours, and the
-    weights. All numbers are uint64. In the first number of the header, bit 0 is set if the edges
-    have no weights, bit 1 if the vertices have none.
+    In the first number, bit 0 is set if the edges have no weights, bit 1 if the vertices have none.
     """
     n, m = problem.num_vertices, len(problem.indices)
     costs = problem.edge_weights

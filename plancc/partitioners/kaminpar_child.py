@@ -11,11 +11,8 @@ def run(
 ) -> list[array[int]]:
     """Minimise the edge cut once for every seed; return a list of owners.
 
-    Parameters:
-        path: A ParHIP file with the graph; the file is removed after it is read.
-        goal: A list with the largest weight of every part, or a tuple of the number of parts and
-            epsilon.
-        seeds, preset, threads: See `plancc.partitioners.adapter.Adapter.run`.
+    `goal` is a list of the largest weight of every part, or a tuple of number of parts and epsilon.
+    The ParHIP file at `path` is removed.
     """
     import kaminpar
 

@@ -17,11 +17,7 @@ from plancc.partitioners.metis_child import run
 def prepare(
     problem: WeightedGraph, num_parts: int, options: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
-    """Return the keyword arguments of `run`; METIS has one thread.
-
-    Raises:
-        InputError: If the preset is "recursive", but the objective is "volume".
-    """
+    """Return the keyword arguments of `run`; preset "recursive" allows only objective "cut"."""
     recursive = options["preset"] == "recursive"
     if recursive and problem.objective != "cut":
         raise InputError("METIS preset 'recursive' minimises the cut only; use preset 'kway'")

@@ -1,8 +1,7 @@
 """The function that runs METIS in the child process. This module has no slow imports.
 
-It calls the METIS library inside pymetis directly (section 5.8 of the METIS manual), for two
-reasons: the function of pymetis accepts only one weight per vertex, and importing pymetis takes
-longer than METIS needs for a small graph.
+The function of pymetis would accept only one weight per vertex, and importing pymetis is slow. So
+METIS inside pymetis is called directly.
 """
 
 from __future__ import annotations
@@ -39,15 +38,10 @@ def run(
 
     Parameters:
         graph: Bytes of int64 arrays: "ptr" [n + 1], "neighbours", "weights" [n, num_constraints],
-            and "costs" unless all costs are 1. The function removes them from the dict, to free
-            memory.
+            and "costs" unless all are 1; removed from the dict, to free memory.
         shares: Shares of the parts, with sum 1.
         allowed: Allowed imbalance of every constraint, in thousandths.
         objective: "cut" or "volume"; None to minimise the cut by recursive bisection.
-        seeds: Random seeds.
-
-    Raises:
-        BackendError: If METIS fails or is missing.
     """
     library = _library()
     width = library._idx_type_width()

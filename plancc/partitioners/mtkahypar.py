@@ -15,10 +15,7 @@ from plancc.partitioners.mtkahypar_child import improve
 
 
 def _write_hypergraph(path: str, problem: Hypergraph) -> None:
-    """Write a file in the format of hMETIS.
-
-    Mt-KaHyPar reads a file in less time and memory than it needs to convert Python lists.
-    """
+    """Write a file in hMETIS format, which Mt-KaHyPar reads faster than Python lists."""
     pins, ends = problem.pins.astype(np.int64) + 1, problem.net_ptr[1:]
     if problem.net_costs is not None:
         pins, ends = interleave_first(problem.net_ptr, pins, problem.net_costs)
@@ -31,10 +28,7 @@ def _write_hypergraph(path: str, problem: Hypergraph) -> None:
 
 
 def _write_graph(path: str, problem: WeightedGraph) -> None:
-    """Write a file in the format of METIS.
-
-    Every line begins with the weight of its vertex, so that no line is empty.
-    """
+    """Write a file in METIS format, with vertex weights, so that no line is empty."""
     ptr, values = problem.indptr, problem.indices.astype(np.int64) + 1
     if problem.edge_weights is not None:
         values = np.stack([values, problem.edge_weights], axis=1).reshape(-1)
@@ -56,10 +50,7 @@ def run(
     threads: int,
     capacities: npt.NDArray[np.float64] | None = None,
 ) -> npt.ArrayLike:
-    """Return owners that minimise the connectivity-1 cut of a hypergraph, or the cut of a graph.
-
-    For the parameters, see `Adapter.run`.
-    """
+    """Return owners that minimise the connectivity-1 cut of a hypergraph, or the cut of a graph."""
     import mtkahypar
 
     library = mtkahypar.initialize(threads)

@@ -11,14 +11,8 @@ def improve(
 ) -> array[int]:
     """Lower the connectivity-1 cut of given owners by one V-cycle, on one thread.
 
-    Returns the new owners.
-
-    Parameters:
-        path: A file in the format of hMETIS; it is removed after it is read.
-        goal: Number of parts, and epsilon.
-        most: Largest weight of every part; None if all parts have equal shares.
-        owner: Bytes of the given owners, int32[num_vertices].
-        seed: Random seed.
+    The hMETIS file at `path` is removed. `most` is None if all parts have equal shares; `owner` are
+    the bytes of int32[num_vertices].
     """
     import mtkahypar
 

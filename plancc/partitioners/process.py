@@ -38,12 +38,7 @@ def _last_words(path: Path) -> str:
 def _answer(
     child: subprocess.Popen[bytes], time_limit: float, stop: Callable[[], bool] | None
 ) -> bytes:
-    """Wait for the child, and return the bytes that it has written.
-
-    Raises:
-        TimeoutExpired: If the child has not ended after `time_limit` seconds.
-        InterruptedError: If `stop` returns true.
-    """
+    """Return the child's output; raise InterruptedError if `stop` returns true."""
     end = time.monotonic() + time_limit
     while True:
         left = max(end - time.monotonic(), 0.0)
@@ -57,11 +52,7 @@ def _answer(
 
 
 def advice(run: Callable[..., object]) -> str:
-    """Return the end of an error message about an adapter whose function `run` has failed.
-
-    The text tells the user to try the builtin partitioner. If `run` is not part of plancc, the text
-    names the file and the line of `run` instead.
-    """
+    """Return the end of an error message about an adapter whose function `run` has failed."""
     return OTHERWISE if run.__module__.startswith("plancc.") else f"look at {place_of(run)}"
 
 
@@ -75,19 +66,8 @@ def run_in_child(
 ) -> Any:
     """Run ``adapter.run`` in a child process; return its answer unchecked.
 
-    On Linux, the child ends when this process ends. If this function raises an exception, the child
-    is killed; this includes Ctrl-C.
-
-    Parameters:
-        problem: Hypergraph or WeightedGraph.
-        options: Keyword arguments of ``adapter.run``.
-        time_limit: Seconds after which the child is killed.
-        stop: Function that is called every `ASK_SECONDS`; if it returns true, the child is killed.
-
-    Raises:
-        BackendError: If the child crashed, failed, was stopped, exceeded `time_limit` or gave no
-            answer. The message quotes the end of the child's output.
-        PlanccError: If the adapter raised an error of this class.
+    The child is killed after `time_limit` seconds, or once `stop` returns true. Failures of the
+    child raise BackendError.
     """
     command = [sys.executable, "-P", "-m", "plancc.partitioners.child"]
     with scratch_folder() as folder:

@@ -49,8 +49,8 @@ class PartitionResult:
         partitioner: Name of the partitioner; "none" if there was nothing to minimise.
         version: Version of the library; "" if it has none.
         preset: Preset of the partitioner; "" if it has none.
-        about_run: Notes for the user about the run, such as "metis is not installed".
-        about_owners: Notes for the user about the owners, such as "metis left 1 of 8 parts empty".
+        about_run: Notes for the user, such as "metis is not installed".
+        about_owners: Notes for the user, such as "metis left 1 of 8 parts empty".
         seconds: Wall-clock seconds of the run, including the start of the child process.
     """
 
@@ -75,21 +75,10 @@ def partition(
     limits: Limits | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> PartitionResult:
-    """Split the vertices of `problem` into `num_parts` parts.
+    """Split the vertices of `problem` into `num_parts` parts, each with at least one vertex.
 
-    Parameters:
-        num_parts: Number of parts, at most the number of vertices.
-        options: Options of the partitioner; None for the defaults.
-        limits: Limits with a name and an allowed imbalance for every weight of the problem; their
-            other fields are not used. None: `options.epsilon` applies to every weight.
-        stop: Function that is called regularly; if it returns true, a native partitioner is killed.
-
-    Raises:
-        InputError: If there are more parts than vertices; if a weight is negative or a cost is
-            below 1; if the costs, or the weights of one constraint, sum to more than `MAX_TOTAL`;
-            if the preset is unknown; or if the partitioner does not accept this type of problem.
-        BackendUnavailable: If the user names a partitioner that is not installed.
-        BackendError: If the partitioner that the user names fails or gives a wrong answer.
+    Partitioner "auto" falls back on "builtin"; a named one raises BackendError if it fails. Of
+    `limits`, only names and allowed imbalances are used.
     """
     options = options or PartitionOptions()
     return partitions(problem, num_parts, [options.seed], options, limits=limits, stop=stop)[0]
@@ -104,10 +93,9 @@ def partitions(
     limits: Limits | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> list[PartitionResult]:
-    """Run `partition` once for every seed, and return its results; `options.seed` is ignored.
+    """Run `partition` once for every seed; return one result if there is nothing to minimise.
 
-    If the partitioner accepts several seeds at once (`Adapter.several`), one process runs all
-    seeds, with one time limit. If there is nothing to minimise, the list has one result.
+    `options.seed` is ignored. With `Adapter.several`, all seeds share one process and time limit.
     """
     check_num_parts(problem.num_vertices, num_parts)
     check_problem(problem)
@@ -175,22 +163,9 @@ def improve(
     time_limit: float = TIME_LIMIT,
     stop: Callable[[], bool] | None = None,
 ) -> npt.NDArray[np.int32]:
-    """Run a native library that improves a partition; the result may still be worse, or unbalanced.
+    """Run a native library that improves a partition; the result may be worse, or unbalanced.
 
-    Parameters:
-        problem: The hypergraph.
-        owner (int32[num_vertices]): The partition; not changed.
-        seed: Seed of the library.
-        limits: Limits of the parts.
-        time_limit: Seconds after which the library is killed.
-        stop: See `partition`.
-
-    Returns:
-        int32[num_vertices]: Part of every vertex; every part has at least one vertex.
-
-    Raises:
-        BackendUnavailable: If no such library is installed (see `improver`).
-        BackendError: If the library failed or gave a wrong answer.
+    BackendUnavailable is raised if `improver` finds no such library.
     """
     adapter = improver(problem)
     if adapter is None:
@@ -208,10 +183,7 @@ def _mended(
     limits: Limits,
     seed: int,
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Repair the owners that a partitioner has found; return them and notes for the user.
-
-    If the parts have unequal capacities, but the partitioner can only make equal parts, vertices
-    move until the parts are within their limits. Every empty part gets a vertex."""
+    """Give empty parts a vertex and restore limits; return owners and notes for the user."""
     if limits.unequal and not adapter.capacities:
         from plancc.partitioners.builtin import as_hypergraph
 
@@ -228,11 +200,7 @@ def _mended(
 def _limits(
     weights: npt.NDArray[np.int64], num_parts: int, options: PartitionOptions, given: Limits | None
 ) -> Limits:
-    """Return the limits of the parts for these weights.
-
-    If `given` has as many constraints as the weights, allowed imbalances and names are taken from
-    `given`. Otherwise `options.epsilon` applies to every constraint.
-    """
+    """Return the parts' limits, with imbalances from `given` if it fits, else from `options`."""
     limits = Limits(weights, num_parts, options.epsilon, options.capacities)
     if given is None or len(given.names) != len(limits.names):
         return limits
@@ -254,11 +222,7 @@ def check_problem(problem: Hypergraph | WeightedGraph) -> None:
 def by_rank(
     problem: Hypergraph | WeightedGraph, ranks: Callable[[Adapter], Mapping[type, int]]
 ) -> list[Adapter]:
-    """Return the partitioners that accept `problem` and have a priority, in descending priority.
-
-    Parameters:
-        ranks: Function that returns the priorities of an adapter, its `auto_rank` or `strong_rank`.
-    """
+    """Return the partitioners that accept `problem` and have a priority, in descending priority."""
     objective = problem.objective if isinstance(problem, WeightedGraph) else ""
     return by_rank_of_kind(type(problem), objective, ranks)
 
@@ -266,55 +230,35 @@ def by_rank(
 def by_rank_of_kind(
     kind: type, objective: str, ranks: Callable[[Adapter], Mapping[type, int]]
 ) -> list[Adapter]:
-    """Return the partitioners that accept a type of problem, in descending priority.
-
-    Partitioners without a priority for this type are left out.
-
-    Parameters:
-        kind: Type of the problem.
-        objective: Objective of the problem; "" for hypergraphs.
-        ranks: See `by_rank`.
-    """
+    """Return the partitioners with a priority for problems of type `kind`, highest first."""
     able = [a for a in PARTITIONERS.loaded().values() if a.takes_kind(kind, objective)]
     ranked = [a for a in able if kind in ranks(a)]
     return sorted(ranked, key=lambda adapter: -ranks(adapter)[kind])
 
 
 def ranked(kind: type) -> list[str]:
-    """Return the names of the partitioners among which "auto" chooses, the best first.
-
-    `kind` is the type of the problem.
-    """
+    """Return the names of the partitioners among which "auto" chooses, the best first."""
     ranks = {n: a.auto_rank[kind] for n, a in PARTITIONERS.loaded().items() if kind in a.auto_rank}
     return sorted(ranks, key=lambda name: -ranks[name])
 
 
 def strongest(problem: Hypergraph | WeightedGraph) -> Adapter | None:
-    """Return the best installed partitioner that is strong: slow, but with good results.
+    """Return the best strong partitioner (slow, but with good results) that accepts `problem`.
 
-    Only partitioners that accept `problem` are considered. If no strong one is installed, return
-    the best strong partitioner, so that a message can name it. Return None if no strong partitioner
-    accepts `problem`.
+    Installed partitioners come first. None if there is no such partitioner.
     """
     return _best_of(by_rank(problem, lambda adapter: adapter.strong_rank))
 
 
 def _best_of(ranked: Sequence[Adapter]) -> Adapter | None:
-    """Return the first adapter whose partitioner is installed, or None if `ranked` is empty.
-
-    If no partitioner is installed, return the first adapter, so that a message can name it."""
+    """Return the first installed adapter, else the first adapter; None if `ranked` is empty."""
     return next((each for each in ranked if each.available()), ranked[0] if ranked else None)
 
 
 def _candidates(
     problem: Hypergraph | WeightedGraph, partitioner: str, warnings: list[str]
 ) -> list[Adapter]:
-    """Return the adapters (interfaces to partitioners) to try, the first to try first.
-
-    If `partitioner` is the name of a partitioner, the result has only its adapter. If it is "auto",
-    the result has the best installed partitioner, and then partitioner "builtin". A note about
-    better partitioners that are not installed is added to `warnings`.
-    """
+    """Return the adapters to try: the named one, or for "auto" the best installed and "builtin"."""
     if partitioner != AUTO:
         adapter: Adapter = PARTITIONERS[partitioner]
         check_accepts(partitioner, type(problem))
@@ -338,11 +282,7 @@ def _candidates(
 
 
 def check_accepts(partitioner: str, kind: type) -> None:
-    """Raise InputError if a partitioner does not accept problems of the type `kind`.
-
-    The message names a model whose problem the partitioner accepts, and other partitioners that
-    accept `kind`.
-    """
+    """Raise InputError if a partitioner does not accept problems of the type `kind`."""
     adapter: Adapter = PARTITIONERS[partitioner]
     if kind not in adapter.accepts:
         able = [name for name, each in PARTITIONERS.loaded().items() if kind in each.accepts]
@@ -360,11 +300,7 @@ def _describe(problem: Hypergraph | WeightedGraph) -> str:
 def _trivial_owner(
     problem: Hypergraph | WeightedGraph, limits: Limits
 ) -> npt.NDArray[np.int32] | None:
-    """Return owners if no partitioner is needed, else None.
-
-    No partitioner is needed if there is one part, if every part has one vertex, or if there are no
-    nets or edges.
-    """
+    """Return owners if there is one part, one vertex per part, or no net or edge; else None."""
     n, num_parts = problem.num_vertices, limits.num_parts
     if num_parts == 1:
         return np.zeros(n, dtype=np.int32)
@@ -396,12 +332,7 @@ def _run(
     time_limit: float,
     stop: Callable[[], bool] | None,
 ) -> list[object]:
-    """Run the partitioner; return its answer for every seed, unchecked.
-
-    First, the problem is adapted to the partitioner. If the partitioner accepts only one weight per
-    vertex, several weights are combined. Weights and costs that are too large for its integers are
-    scaled down.
-    """
+    """Run the partitioner with weights that it accepts; return its unchecked answer per seed."""
     weights, num_parts = problem.vertex_weights, limits.num_parts
     epsilon: Any = np.minimum(limits.epsilon, num_parts - 1.0)  # the largest possible imbalance
     if weights.ndim > 1:
@@ -442,9 +373,8 @@ def _combined_constraint(
 ) -> tuple[npt.NDArray[np.int64], float]:
     """Combine several constraints: return one weight per vertex, and one allowed imbalance.
 
-    The importance of a constraint is inversely proportional to its allowed imbalance, so that tight
-    limits count most. The combined allowed imbalance is the mean of the allowed imbalances,
-    weighted by importance. So a partition within all limits is also within the combined limit.
+    Constraints count in inverse proportion to their allowed imbalance. A partition within all
+    limits is within the combined limit.
     """
     if (epsilon == epsilon[0]).all():
         return combined(weights), float(epsilon[0])
@@ -456,10 +386,10 @@ def _combined_constraint(
 def checked_owner(
     who: str, raw: object, num_vertices: int, num_parts: int, advice: str = ""
 ) -> npt.NDArray[np.int32]:
-    """Check owners that a partitioner or model has found, and return them as int32[n].
+    """Return a partitioner's answer as owners, int32[n]; raise BackendError if it is wrong.
 
-    `who` is the name of the partitioner or model, for the message. `advice` is the end of the
-    message. If the shape or the number of a part is wrong, BackendError is raised."""
+    `who` and `advice` are the start and the end of the message.
+    """
     wrong = ""
     try:
         owner = np.asarray(raw)
@@ -482,10 +412,7 @@ this number. It can exceed epsilon, since limits are rounded to whole vertices."
 
 
 def balance_notes(owner: npt.NDArray[np.int32], limits: Limits, who: str) -> list[str]:
-    """Return notes for the user if some vertices are too heavy, or if the owners are not balanced.
-
-    `who` is what notes call the partition, such as "the refined partition" or "metis".
-    """
+    """Return notes for the user on vertices that are too heavy, and on owners out of balance."""
     notes = []
     for each in limits.apart():
         about = f"{each.names[0]}: " if len(limits.names) > 1 else ""

@@ -12,9 +12,8 @@ from plancc.passes.presets import NEAR_LEAST
 def least_volume(nets: Nets, limits: Limits) -> int:
     """Return a lower bound on the volume of every partition within the limits, in rows.
 
-    If the pins of a net weigh more than the limit of one part, the net must touch several parts.
-    The bound assumes that the net touches the parts with the highest limits. Only the nets of
-    hubs are that heavy. If there are no hubs, the bound is 0.
+    A net whose pins weigh more than one part's limit touches several parts. Without such nets, the
+    bound is 0.
     """
     weight = net_weights(nets)
     room = np.sort(limits.limit, axis=0)[::-1].cumsum(axis=0)
@@ -25,8 +24,5 @@ def least_volume(nets: Nets, limits: Limits) -> int:
 
 
 def reaches(volume: int, overload: float, least: int) -> bool:
-    """Whether the volume is close to the lower bound `least`, and no part is above its limit.
-
-    `overload` is the overload of the partition; it is 0 if no part is above its limit.
-    """
+    """Whether the volume is close to the lower bound `least`, and no part is above its limit."""
     return overload == 0 and volume <= (1 + NEAR_LEAST) * least

@@ -1,11 +1,7 @@
 """Replace a graph that is too large for a partitioner by a smaller graph of clusters.
 
-The clusters are found by size-constrained label propagation (Meyerhenke, Sanders and Schulz, 2014):
-a vertex joins the cluster to which most of its links (to neighbours) lead, if the cluster has room.
-Label propagation is much faster than a partitioner. Besides the matrix, it needs only memory
-proportional to the number of vertices. As long as the graph of clusters is too large, clusters are
-joined to form larger clusters. A partition of the graph of clusters is also a partition of the
-vertices.
+Clusters come from size-constrained label propagation (Meyerhenke, Sanders and Schulz, 2014), which
+is much faster than a partitioner. A partition of the clusters is also a partition of the vertices.
 """
 
 from __future__ import annotations
@@ -37,9 +33,8 @@ class Clusters:
 
     Attributes:
         label (int32[n]): Cluster of every vertex.
-        graph: Graph with one vertex for every cluster. The cost of an edge is the number of links
-            (`ClusterLinks`) between the two clusters. The weight of a cluster is the total weight
-            of its vertices.
+        graph: Graph whose vertices are clusters. An edge costs the number of links (`ClusterLinks`)
+            between its two clusters.
     """
 
     label: npt.NDArray[np.int32]
@@ -47,15 +42,7 @@ class Clusters:
 
 
 def links_of(matrix: Graph, nets: Nets) -> ClusterLinks:
-    """Return the links from every vertex to its neighbours, along edges of both directions.
-
-    The links of vertex v lead to the columns of row v. If the matrix is directed, vertex v has
-    further links, to the rows of column v.
-
-    Parameters:
-        matrix: The matrix.
-        nets: The column nets of the matrix; `Nets.source` must be known.
-    """
+    """Return the links of vertices along edges of both directions; `Nets.source` must be known."""
     n = matrix.num_vertices
     other = np.empty(0, dtype=np.int32)
     if matrix.directed:
@@ -83,19 +70,9 @@ def find_clusters(
     stopped: Callable[[], bool] = lambda: False,
     how: Propagation = PROPAGATION,
 ) -> Clusters | None:
-    """Find clusters that are light enough for a balanced partition.
+    """Return clusters that are light enough for a balanced partition, or None.
 
-    Parameters:
-        links: Links of the vertices.
-        weight (int64[n, num_constraints]): Weights of the vertices.
-        limits: Limits of the parts.
-        rng: Random generator; it shuffles the vertices before each round.
-        stopped: Function that is called after every round; if it returns True, no round follows.
-        how: Tuned parameters of the label propagation.
-
-    Returns:
-        The clusters. None if too many links lead from one cluster to another (as in graphs without
-        communities), or if there are too few clusters.
+    None means that too many links lead between clusters, or that there are too few clusters.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // how.per_part).astype(np.int64)
@@ -128,11 +105,7 @@ def _propagated(
     stopped: Callable[[], bool],
     how: Propagation,
 ) -> tuple[npt.NDArray[np.int32], int]:
-    """Return the cluster of every vertex, in 0..m-1, and the number of clusters m.
-
-    In the first round, vertices choose in ascending order of their number of links. In later
-    rounds, the order is random.
-    """
+    """Return the cluster of every vertex, in 0..m-1, and the number of clusters m."""
     n = len(weight)
     label, load = np.arange(n, dtype=np.int32), weight.copy()
     score = np.zeros(n, dtype=np.int64)

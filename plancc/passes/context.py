@@ -14,20 +14,16 @@ from plancc.passes.deadline import Deadline
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """Parameters that every pass takes. `plancc.passes.presets` has tuned parameters of each pass.
+    """Parameters that every pass takes.
 
     Attributes:
-        limits: Limits of the parts. In a row plan they limit weights of vertices; in an edge plan
-            they limit numbers of nonzeros.
-        seed: Seed of random choices. If the deadline does not pass, the same seed gives the same
-            owners.
-        threads: Number of threads. If the deadline does not pass, the owners do not depend on it.
+        limits: Limits of vertex weights in a row plan, of nonzeros in an edge plan.
+        seed: Seed of random choices; it decides the owners unless the deadline passes.
+        threads: Number of threads; the owners depend on it only if the deadline passes.
         deadline: No sweep starts after the deadline, except sweeps that restore the balance.
         time: Predicts the time of an epoch, for the objective "time"; None for other objectives.
-        movable (bool[nnz], optional): For every nonzero, whether it may have another owner than
-            its row. None: all nonzeros may.
-        held (bool[n], optional): For every row of an edge plan, whether the row must keep its
-            owner. None: all rows may change their owners.
+        movable (bool[nnz], optional): Whether a nonzero may leave its row's owner; None: all may.
+        held (bool[n], optional): Whether a row of an edge plan keeps its owner; None: no row must.
     """
 
     limits: Limits

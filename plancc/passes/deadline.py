@@ -19,9 +19,8 @@ class Deadline:
     """A moment after which no further sweep starts. All threads of a search share one object.
 
     Attributes:
-        at: The moment, in seconds on the clock of `plancc.clock`. A search that fails in one
-            thread sets it to minus infinity, so that the other threads stop.
-        stop: Function that returns whether to stop earlier; None: the search never stops earlier.
+        at: The moment, in seconds of `plancc.clock`; minus infinity after a thread has failed.
+        stop: Function that returns whether to stop earlier.
     """
 
     at: float = np.inf

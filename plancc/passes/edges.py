@@ -1,7 +1,6 @@
 """The pass `RefineEdges`, which refines the owners of rows and nonzeros of an edge plan.
 
-To choose the better of two partitions, the pass compares their overload, then the value of the
-objective, then the volume; smaller is better.
+The better of two partitions has less overload, then the lower objective, then the lower volume.
 """
 
 from __future__ import annotations
@@ -31,17 +30,13 @@ ROWS = EpochRates(message=0.0, row=1.0, nonzero=0.0, own_row=0.0)
 class RefineEdges:
     """Move nonzeros and owners of rows to other parts, so that an edge plan costs less.
 
-    A round consists of sweeps (`plancc.passes.kernels.edge_moves`). In the first sweeps, parts may
-    grow beyond the limit, at a price that rises from sweep to sweep. The next sweeps restore the
-    balance at the lowest cost. The last sweeps keep all parts within the limit. If the objective is
-    not the volume, sweeps also put a price on messages, or on the traffic of the busiest parts.
+    A round is a series of sweeps: first over the limit at rising prices, then back within the
+    limit.
 
     Attributes:
         objective: A name in `plancc.cost.objectives.OBJECTIVES`.
-        rounds: Largest number of rounds. Before the first round, sweeps improve the given owners;
-            in these sweeps, no move fills a part beyond the limit. If `rounds` is 0, but a part was
-            above the limit from the beginning and still is, one round runs nevertheless.
-        numbers: Tuned parameters of the pass.
+        rounds: Largest number of rounds after the first sweeps. A part above its limit causes one
+            round even if this is 0.
     """
 
     objective: str = "volume"
@@ -49,18 +44,10 @@ class RefineEdges:
     numbers: EdgeRounds = EDGE_ROUNDS
 
     def refine(self, owners: Owners, matrix: Graph, context: Context) -> Refined:
-        """Refine owners, without changing the given arrays.
+        """Return refined owners, never with more overload or, at equal overload, a worse objective.
 
-        The owner of a row may change if all nonzeros of the row may move. A nonzero on the diagonal
-        moves only together with the owner of its row. For objective "time", the capacity of a part
-        is also its speed: a part of twice the capacity computes twice as fast.
-
-        Returns:
-            The best owners found. Compared with the given owners, their overload is never higher;
-            if the overload is equal, the value of the objective is never higher.
-
-        Raises:
-            InputError: See `find_objective` and `Owners.check`.
+        A row may change its owner only if all its nonzeros may move. For objective "time", a part's
+        capacity is also its speed.
         """
         objective = find_objective(self.objective)
         if objective.is_time and context.time is None:
@@ -118,10 +105,7 @@ class _Search:
         return Merit(self.limits.overload(state.sums), value, volume(state))
 
     def run(self) -> None:
-        """Run at most `options.rounds` rounds; one if this is 0 and a part is above its limit.
-
-        Stop earlier if the time is up, or if several rounds in a row have made little progress.
-        """
+        """Run at most `options.rounds` rounds; one if this is 0 and a part is above its limit."""
         how = self.numbers
         strength, fruitless = how.first_fees if self.charges_messages else 0.0, 0
         self._climb(strength)
@@ -160,11 +144,7 @@ class _Search:
                 return
 
     def _restore(self, strength: float) -> None:
-        """Run sweeps with rising prices of overweight, until no part is above its limit.
-
-        The sweeps run even after the deadline. The prices of traffic, which do not rise, are
-        proportional to `strength`.
-        """
+        """Run sweeps at rising prices, even after the deadline, until no part exceeds its limit."""
         for price in self.numbers.restoring:
             if self.limits.overload(self.state.sums) == 0:
                 return
@@ -173,12 +153,8 @@ class _Search:
     def _sweep(self, price: float, cap: Any, strength: float, *, restoring: bool = False) -> None:
         """Run a sweep that changes owners of rows, then a sweep that moves nonzeros to other parts.
 
-        Parameters:
-            price: Price of overweight.
-            cap: Number of nonzeros above which no move may fill a part; one float for all parts, or
-                float64[num_parts].
-            strength: Prices of traffic are proportional to this number.
-            restoring: Whether the sweep restores the balance; then it runs even after the deadline.
+        `cap` is the number of nonzeros above which no move may fill a part. If `restoring`, the
+        sweep runs even after the deadline.
         """
         if self.deadline.passed() and not restoring:
             return
@@ -207,10 +183,7 @@ class _Search:
         return Prices(**(none | tariff | weight))
 
     def _tariff(self, strength: float) -> dict[str, Any]:
-        """Return the fields of `Prices` that put a price on the traffic that the objective counts.
-
-        The prices are proportional to `strength`, and computed as in `plancc.passes.refine`.
-        """
+        """Return the fields of `Prices` for the objective's traffic, proportional to `strength`."""
         state, best = self.state, self.best.value
         if self.charges_messages:
             return {"fees": message_fees(message_size(state, Fees.small), strength)}

@@ -13,23 +13,7 @@ from plancc.models.weights import combined
 def fill_empty_parts(
     owner: npt.NDArray[np.int32], weights: npt.NDArray[np.int64], num_parts: int
 ) -> npt.NDArray[np.int32]:
-    """Move one vertex into every empty part.
-
-    The vertices that move are the lightest vertices of the heaviest parts. A part never gives away
-    its last vertex.
-
-    Parameters:
-        owner (int32[n]): Part of every vertex; not changed.
-        weights (int64[n] or int64[n, c]): Weights of the vertices. If there are several weights per
-            vertex, they count equally (`plancc.models.weights.combined`).
-        num_parts: Number of parts.
-
-    Returns:
-        int32[n]: New owners; `owner` itself if no part is empty.
-
-    Raises:
-        InputError: If there are fewer vertices than parts.
-    """
+    """Move one vertex into every empty part; return new owners, or `owner` if no part is empty."""
     if len(owner) < num_parts:
         raise InputError(f"{num_parts} parts for {len(owner)} vertices: each part needs a vertex")
     size = np.bincount(owner, minlength=num_parts)

@@ -1,9 +1,7 @@
 """Refine a partition in which some vertices are fixed: these vertices must stay in their parts.
 
-The fixed vertices of each part are merged into one vertex, which gives a smaller hypergraph. An
-extra constraint allows at most one merged vertex in every part. So all passes can refine the
-smaller hypergraph unchanged. Afterwards, the parts are renumbered so that every merged vertex is in
-the part of its fixed vertices.
+The fixed vertices of each part are merged into one vertex, and an extra constraint allows one
+merged vertex per part. So all passes can refine the smaller hypergraph unchanged.
 """
 
 from __future__ import annotations
@@ -26,14 +24,11 @@ from plancc.passes.refine import RefineVolume
 class Around:
     """A problem with fixed vertices, made smaller by merging the fixed vertices of each part.
 
-    The vertices of the smaller problem are the free vertices, followed by the merged vertices.
-
     Attributes:
         given: Limits of the given problem.
-        problem: The smaller problem. `Hypergraph.fixed` has the parts of the merged vertices.
+        problem: The smaller problem: free vertices, then merged vertices (see `Hypergraph.fixed`).
         limits: Limits of the smaller problem; every part may hold one merged vertex.
-        label (int32[num_vertices]): For every vertex of the given problem, the vertex of the
-            smaller problem that represents it.
+        label (int32[num_vertices]): For every given vertex, its vertex in the smaller problem.
     """
 
     given: Limits
@@ -43,13 +38,9 @@ class Around:
 
     @classmethod
     def of(cls, fixed: Owner, problem: Hypergraph, limits: Limits, sized: bool = False) -> Around:
-        """Make a problem smaller: merge the fixed vertices of each part.
+        """Merge the fixed vertices of each part; entries of `fixed` are -1 for free vertices.
 
-        Parameters:
-            fixed (int32[num_vertices]): Part of every fixed vertex; -1 for free vertices.
-            problem: The given problem.
-            limits: Limits of the given problem; all parts must have the same capacity.
-            sized: Whether the smaller problem has pin sizes, which the expected volume needs.
+        All parts must have the same capacity. If `sized`, pins get sizes, for the expected volume.
         """
         free = fixed < 0
         parts, place = np.unique(fixed[~free], return_inverse=True)
@@ -78,19 +69,12 @@ class Around:
 
     @property
     def refinable(self) -> Hypergraph:
-        """The smaller problem (`problem`) as passes need it, with one more weight for every vertex.
-
-        This weight is 1 for a merged vertex, which stands for all fixed vertices of a part, and 0
-        for a free vertex: a part may hold only one merged vertex.
-        """
+        """The smaller problem with one more weight, 1 for merged vertices and 0 for free ones."""
         return replace(self.problem, vertex_weights=self.limits.weights)
 
     @property
     def fixed(self) -> Owner:
-        """The part of every vertex of the given problem, -1 for free vertices: int32[num_vertices].
-
-        A free vertex may be in any part.
-        """
+        """Part of every vertex of the given problem, int32[num_vertices]; -1 for free vertices."""
         assert self.problem.fixed is not None
         return self.problem.fixed[self.label]
 
@@ -106,10 +90,7 @@ class Around:
         return found
 
     def outside(self, owner: Owner) -> Owner:
-        """Convert owners of vertices from the smaller problem to the given problem.
-
-        Parts are renumbered so that all fixed vertices are in their parts.
-        """
+        """Convert owners from the smaller to the given problem; fixed vertices keep their parts."""
         return numbered_by(self._parts, owner, self.limits.num_parts)[self.label]
 
     def holds(self, owner: Owner) -> bool:
@@ -133,17 +114,10 @@ def refine_around(
     problem: Hypergraph,
     context: Context,
 ) -> Owner:
-    """Refine owners by a pass, while fixed vertices keep their owners.
+    """Refine owners by a pass, while the vertices in `fixed` keep their owners.
 
-    Parameters:
-        fixed (bool[num_vertices]): For every vertex, whether it keeps its owner.
-        refinement: The pass.
-        owner (int32[num_vertices]): Current owners; not changed.
-        problem: The hypergraph; its net sources must be known.
-        context: Context of the pass; all parts must have the same capacity.
-
-    Returns:
-        int32[num_vertices]: New owners; `owner` itself if no better owners are found.
+    Returns `owner` itself if no better owners are found. The net sources of `problem` must be
+    known, and all parts must have the same capacity.
     """
     around = Around.of(np.where(fixed, owner, np.int32(-1)), problem, context.limits)
     begin, context = around.inside(owner), around.within(context)
@@ -153,13 +127,7 @@ def refine_around(
 
 
 def numbered_by(parts: Owner, owner: Owner, num_parts: int) -> Owner:
-    """Renumber parts so that the last vertices are in the given parts; return the new owners.
-
-    Parameters:
-        parts (int32[m]): Parts of the last m vertices after the renumbering, all different.
-        owner (int32[num_vertices]): Owners before the renumbering; not changed.
-        num_parts: Number of parts.
-    """
+    """Renumber parts so that the last m vertices are in `parts`, int32[m]; return new owners."""
     last, number = slice(len(owner) - len(parts), None), np.full(num_parts, -1, np.int32)
     number[owner[last]] = parts
     number[number < 0] = np.setdiff1d(np.arange(num_parts), number)

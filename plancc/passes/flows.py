@@ -1,11 +1,8 @@
 """Refine pairs of parts by minimum cuts, for graphs with short boundaries.
 
-On meshes and road networks, few moves of single vertices lower the volume. A minimum cut around the
-boundary of two parts moves whole layers of vertices at once (`plancc.passes.kernels.flows`). Pairs
-are refined in rounds (active block scheduling: Sanders and Schulz, 2011). The first round takes all
-pairs of parts that share nets; later rounds take the pairs in which a part has changed. A round
-consists of batches of disjoint pairs, which are refined in parallel. The result does not depend on
-the number of threads.
+On meshes and road networks, a minimum cut moves whole layers of vertices, where moves of single
+vertices do not help. Rounds of disjoint pairs follow the active block scheduling of Sanders and
+Schulz, 2011. The result does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -41,13 +38,10 @@ class Flows:
     A part above its limit does not get heavier; all other parts stay within their limits.
 
     Attributes:
-        limits: Limits of the parts.
         deadline: After the deadline, no cut is searched for any further pair of parts.
-        threads: Number of pairs that are refined at once. If the deadline does not pass, the owners
-            do not depend on `threads`.
-        numbers: Tuned parameters of the pass.
-        most: Largest number of vertices that may move in total; None: any number. If the cut of a
-            pair would exceed this number, the pair stays as it is.
+        threads: Number of pairs that are refined at once.
+        most: Largest number of vertices that may move in total; None: any number. A pair whose cut
+            would exceed this number stays as it is.
     """
 
     limits: Limits
@@ -57,13 +51,10 @@ class Flows:
     most: int | None = None
 
     def refine(self, nets: Nets, state: State) -> int:
-        """Lower the volume of `state`; return the work.
+        """Lower the volume of `state`, never raising the overload; return the work.
 
-        The work is roughly how often the searches visit a node of a flow network.
-
-        Neither the volume nor the overload ever rises. In two cases the state does not change, and
-        0 is returned: if parts have too many neighbours (`Cuts.max_neighbours`), or if some nets
-        are much larger than others (`Cuts.max_unevenness`).
+        The work is roughly how often searches visit a node of a flow network. 0 means that
+        `Cuts.max_neighbours` or `Cuts.max_unevenness` forbids cuts.
         """
         how = self.numbers
         if _unevenness(nets) > how.max_unevenness:
@@ -123,11 +114,7 @@ class Flows:
         cut_nets: Any,
         history: Any,
     ) -> tuple[npt.NDArray[np.int32], int]:
-        """Find the vertices that two parts should exchange, without changing the state.
-
-        Returns:
-            The vertices, and the work (see `refine`).
-        """
+        """Return the vertices that two parts should exchange, and the work, without moving them."""
         if self.deadline.passed():
             return np.empty(0, dtype=np.int32), 0
         how, sums = self.numbers, state.sums[pair]
@@ -153,10 +140,7 @@ def _unevenness(nets: Nets) -> float:
 
 
 def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Divide pairs of parts into batches of disjoint pairs; yield the indices of each batch.
-
-    A batch takes every pair that shares no part with the earlier pairs of the batch.
-    """
+    """Divide pairs of parts into batches of disjoint pairs; yield the indices of each batch."""
     left = np.arange(len(pairs))
     while len(left) > 0:
         free = np.ones(num_parts, dtype=np.bool_)
@@ -172,10 +156,7 @@ def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDAr
 def _cut_nets(
     pairs: list[npt.NDArray[np.int64]], max_spread: int, state: State
 ) -> list[npt.NDArray[np.int32]]:
-    """Return, for each of these disjoint pairs of parts, the nets that touch both parts.
-
-    Nets that touch more than `max_spread` parts are left out.
-    """
+    """Return the nets that touch both parts of each pair, but at most `max_spread` parts."""
     partner = np.arange(len(state.sums))
     one, two = np.transpose(pairs)
     partner[one], partner[two] = two, one
@@ -188,8 +169,7 @@ def _exchange(
 ) -> int:
     """Exchange vertices between two parts; return by how much the volume falls.
 
-    If the volume rises, undo the exchange. The volume can rise because the flow network leaves out
-    some nets.
+    If the volume rises, undo the exchange: the flow network leaves out some nets.
     """
     saved = int(exchange_between(vertices, pair[0], pair[1], nets, state))
     if saved >= 0:

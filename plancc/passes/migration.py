@@ -19,14 +19,7 @@ from plancc.passes.presets import LEAST_MIGRATION, MIGRATION, MIGRATION_CUTS, VC
 def place_all(owner: Owner, nets: Nets, context: Context) -> Owner:
     """Assign every vertex without a part to the part where it adds the fewest rows to the volume.
 
-    Parameters:
-        owner (int32[num_vertices]): Part of every vertex, -1 for a vertex without a part; not
-            changed.
-        nets: The nets of the changed graph.
-        context: Parameters of the pass.
-
-    Returns:
-        int32[num_vertices]: The new owners; `owner` itself if every vertex has a part.
+    Such vertices have -1 in `owner`. Returns `owner` itself if every vertex has a part.
     """
     free = np.flatnonzero(owner < 0)
     if len(free) == 0:
@@ -41,29 +34,18 @@ def place_all(owner: Owner, nets: Nets, context: Context) -> Owner:
 class Migrate:
     """Lower the volume, while few rows change their owner.
 
-    First, vertices leave parts above the limit, so that as few more rows as possible are sent. Then
-    local searches start from all boundary vertices. A search makes the best of all possible moves,
-    again and again, even if the move raises the volume, since later moves may save more rows. At
-    the end, the search goes back to the moment of the lowest volume: all later moves are undone. On
-    meshes and road networks, minimum cuts also move whole strips of vertices along the boundaries.
+    Vertices first leave parts above the limit; then local searches run from all boundary vertices,
+    with minimum cuts on meshes and road networks.
 
     Attributes:
         most: Largest number of vertices that may get another owner; new vertices do not count.
-        numbers: Tuned parameters of the pass.
     """
 
     most: int
     numbers: VCycles = MIGRATION
 
     def refine(self, owner: Owner, problem: Hypergraph, context: Context) -> Owner:
-        """Return new owners, int32[num_vertices].
-
-        Parameters:
-            owner (int32[num_vertices]): Owners before the change, -1 for new vertices; the array
-                is not changed.
-            problem: Hypergraph that model hp builds from the changed matrix.
-            context: Parameters of the pass.
-        """
+        """Return new owners, int32[num_vertices]; entries of `owner` are -1 for new vertices."""
         nets = nets_of(problem)
         limits = context.limits
         placed = place_all(owner, nets, context)
@@ -88,10 +70,7 @@ class Migrate:
             saved, _ = sweeps.search_from(order, max(len(order), 1), left, limit, nets, state)
 
     def _within_limits(self, owner: Owner, nets: Nets, state: State, sweeps: Sweeps) -> State:
-        """Lower the overload by moves of vertices, then by exchanges; return the new state.
-
-        If the exchanges would change the owner of too many vertices, they are undone.
-        """
+        """Lower the overload by moves, then by exchanges unless these change too many owners."""
         limits = sweeps.limits
         if limits.overload(state.sums) > 0:
             sweeps.relieve(nets, state, self.most)

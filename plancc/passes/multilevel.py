@@ -5,10 +5,8 @@
                  o  o  o  o  o  o  o                             o  o  o  o  o  o
     coarsest       O    O    O    O               ->               O    O    O
 
-Every vertex of a coarse hypergraph is a cluster of vertices of the next finer one. On every level,
-the price of overweight rises from sweep to sweep. At low prices, parts may grow beyond the limit
-while vertices move to better parts. Higher prices restore the balance, at the lowest cost in
-volume. If parts have few neighbours, minimum cuts between parts follow (`plancc.passes.flows`).
+On every level, the price of overweight rises from sweep to sweep. At low prices, parts may grow
+beyond the limit while vertices move to better parts; higher prices restore the balance.
 """
 
 from __future__ import annotations
@@ -39,13 +37,10 @@ class Goal:
     """The objective of sweeps: the volume, or the expected volume of mini-batches.
 
     Attributes:
-        reach (float64[m + 1], or None): Entry c is the probability that a part with c pins of a net
-            needs the net's row (`plancc.passes.kernels.expected`). Sweeps treat gains below
-            `plancc.passes.presets.TINY` as 0. So all entries must be multiplied by one factor such
-            that ``reach[1]`` is about 1. The nets must have sizes and sources. None: the objective
-            is the volume.
-        unit: Factor by which `value` multiplies the expected volume, to undo the scaling of
-            `reach`.
+        reach (float64[m + 1], or None): Probability that a part with c pins of a net needs its row,
+            scaled so that ``reach[1]`` is about 1, since gains below `plancc.passes.presets.TINY`
+            count as 0. Nets need sizes and sources. None: the volume.
+        unit: Factor of `value` that undoes the scaling of `reach`.
     """
 
     reach: npt.NDArray[np.float64] | None = None
@@ -53,10 +48,7 @@ class Goal:
 
     @property
     def overlap(self) -> float:
-        """The parameter `overlap` of `plancc.passes.kernels.coarsening.cluster`, in 0..1.
-
-        It is 1 for the volume, and follows from `reach` for the expected volume.
-        """
+        """The parameter `overlap` of `plancc.passes.kernels.coarsening.cluster`, in 0..1."""
         if self.reach is None or len(self.reach) < 3 or self.reach[1] <= 0:
             return 1.0
         return float(np.clip(2 - self.reach[2] / self.reach[1], 0, 1))
@@ -73,13 +65,7 @@ class Goal:
     def sweep(
         self, order: Any, nets: Nets, state: State, bounds: Bounds, threads: int = 1
     ) -> tuple[int, int]:
-        """Run one sweep over the vertices in `order`.
-
-        The method calls the kernel `sweep_expected` if `reach` is set, else the kernel `sweep`.
-
-        Returns:
-            moved, evaluations: Number of vertices moved, and number of gains computed.
-        """
+        """Run one sweep; return the numbers of vertices moved and of gains computed."""
         if self.reach is None:
             moved, _, evaluations = sweep(order, nets, state, bounds, threads)
         else:
@@ -95,12 +81,9 @@ class Sweeps:
     """Methods that refine a partition by sweeps; most of them change the given state in place.
 
     Attributes:
-        limits: Limits of the parts.
         rng: Random numbers that shuffle the vertices.
         deadline: No sweep starts and no coarser level is built after the deadline.
-        goal: Objective of the sweeps.
         threads: Number of threads of sweeps and cuts; the result does not depend on it.
-        numbers: Tuned parameters of the sweeps.
         evaluations: Number of gains computed so far, each for a pair of vertex and part.
     """
 
@@ -121,8 +104,8 @@ class Sweeps:
     def anneal(self, nets: Nets, state: State, prices: tuple[float, ...] | None = None) -> None:
         """Run sweeps, each at a higher price of overweight than the sweep before.
 
-        If the boundary is small, several sweeps run at each price, since one sweep can only move
-        the vertices on the boundary. `prices` replaces the prices of `numbers`.
+        If the boundary is small, several sweeps run at each price, since a sweep moves only
+        vertices on the boundary.
         """
         order = boundary(nets, state)
         share = self._share_of_weight(order, nets)
@@ -146,12 +129,8 @@ class Sweeps:
     ) -> npt.NDArray[np.float64]:
         """Return the unit of the prices of overweight, float64[num_parts, num_constraints].
 
-        The less weight a part should have, the higher its unit. The less weight is on the boundary,
-        the higher all units, since only vertices on the boundary can move: if the boundary has the
-        share s of the total weight, the unit is proportional to 1 / s**2.
-
-        Parameters:
-            share (float64[num_constraints]): The shares s; None to compute them.
+        Parts of little capacity have high units. If `share` of the weight is on the boundary, units
+        are proportional to 1 / share**2, since only the boundary can move.
         """
         if share is None:
             share = self._share_of_weight(boundary(nets, state), nets)
@@ -167,14 +146,8 @@ class Sweeps:
     def refined(self, nets: Nets, owners: Sequence[Owner], cuts: Cuts, coarse: bool) -> Owner:
         """Choose the partition with the smallest volume; refine it by sweeps and minimum cuts.
 
-        Parameters:
-            owners: Partitions, int32[num_vertices] each; not changed.
-            cuts: Tuned parameters of the minimum cuts.
-            coarse: Whether the vertices of `nets` are clusters. If so, a V-cycle follows, and the
-                sweeps and cuts are repeated.
-
-        Returns:
-            int32[num_vertices]: The best owners found.
+        If `coarse`, the vertices of `nets` are clusters: a V-cycle follows, and the sweeps and cuts
+        are repeated.
         """
         limits = self.limits
         states = [state_of(nets, owner, limits.num_parts) for owner in owners]
@@ -193,7 +166,7 @@ class Sweeps:
     def settle(self, nets: Nets, state: State) -> None:
         """Bring all parts within the limit, then lower the volume within the limit.
 
-        After the deadline, the balance is still restored, in the quickest way; nothing else runs.
+        After the deadline, only the balance is restored, in the quickest way.
         """
         self.restore_balance(nets, state)
         self.improve(nets, state)
@@ -218,10 +191,9 @@ class Sweeps:
                 moved = self._sweep(order, nets, state, bounds)
 
     def eject(self, nets: Nets, state: State, most: int) -> None:
-        """Run ejection chains: vertices move into full parts, and these parts eject other vertices.
+        """Run ejection chains (`plancc.passes.kernels.ejection`) until `most` gains are computed.
 
-        See `plancc.passes.kernels.ejection`. Once `most` gains have been computed, no new chain
-        begins. If the goal is not the volume, nothing is done. Neither volume nor overload rises.
+        If the goal is not the volume, nothing is done. Neither volume nor overload rises.
         """
         how = self.numbers.ejection
         if self.goal.reach is not None or how is None:
@@ -252,17 +224,10 @@ class Sweeps:
         cuts: tuple[Cuts, ...] = (CUTS, WIDE_CUTS),
         most: int | None = None,
     ) -> int:
-        """Apply minimum cuts between neighbouring parts, if parts have few neighbours.
+        """Apply minimum cuts between neighbouring parts; return the work, 0 if no cut was tried.
 
-        Neither volume nor overload rises. If the goal is not the volume, nothing is done.
-
-        Parameters:
-            cuts: Tuned parameters. The minimum cuts run once with each entry.
-            most: Largest number of vertices that one run may move; None: any number.
-
-        Returns:
-            The work: about the number of nodes of flow networks that the searches visited. 0 if no
-            cut was tried.
+        Cuts need the volume as goal, and parts with few neighbours. One run for each entry of
+        `cuts` moves at most `most` vertices. Neither volume nor overload rises.
         """
         if self.goal.reach is not None:
             return 0
@@ -277,8 +242,7 @@ class Sweeps:
     def polish(self, nets: Nets, state: State) -> int:
         """Alternate minimum cuts and local searches, if parts have few neighbours.
 
-        Neither volume nor overload rises. Returns the work of all cuts (see `cut`); 0 if no cut was
-        tried.
+        Neither volume nor overload rises. Returns the work of all cuts (see `cut`).
         """
         work = self.cut(nets, state, (WIDE_CUTS,))
         for _ in range(self.numbers.polishes if work > 0 else 0):
@@ -290,8 +254,7 @@ class Sweeps:
     def search(self, nets: Nets, state: State) -> int:
         """Run local searches from all boundary vertices; return the number of rows saved.
 
-        No part exceeds its limit (see `plancc.passes.kernels.local_search`). The goal must be the
-        volume.
+        No part exceeds its limit. The goal must be the volume.
         """
         order = boundary(nets, state)
         self.rng.shuffle(order)
@@ -309,14 +272,9 @@ class Sweeps:
     def search_from(
         self, order: Any, width: int, most: int, limit: Any, nets: Nets, state: State
     ) -> tuple[int, bool]:
-        """Run local searches; each search starts from the next `width` vertices of `order`.
+        """Run local searches of up to `most` moves, each from the next `width` vertices.
 
-        Parameters:
-            most: Largest number of moves in a search.
-            limit (float64[num_parts, num_constraints]): Largest weights of the parts.
-
-        Returns:
-            By how much the volume fell, and whether all searches ended before the deadline.
+        Returns by how much the volume fell, and whether all searches ended before the deadline.
         """
         how, scale = self.numbers.local_search, 1 / self.limits.relative
         effort = width, how.patience, how.max_pins, how.work, most, limit.astype(np.float64), scale
@@ -339,13 +297,8 @@ class Sweeps:
     def restore_balance(self, nets: Nets, state: State) -> None:
         """Move vertices out of parts above the limit, so that the volume grows least.
 
-        First, sweeps run at higher prices of overweight than in `anneal`. In these sweeps, a full
-        part may take a vertex and then give another one. Next, single vertices move to any part
-        with room (`relieve`), beginning with the vertices whose moves add the fewest rows to the
-        volume. Last, pairs of parts exchange vertices (`trade`). If there are several constraints
-        and the overload is small, exchanges come before sweeps, since exchanges then add fewer
-        rows. A part that consists of few heavy vertices may stay above the limit. After the
-        deadline, only single vertices move.
+        With several constraints and little overload, exchanges come before sweeps, since they then
+        add fewer rows. A part of few heavy vertices may stay above the limit.
         """
         how = self.numbers.restoring
         for price in how.prices:
@@ -362,24 +315,17 @@ class Sweeps:
         self.trade(nets, state)
 
     def relieve(self, nets: Nets, state: State, most: int | None = None) -> None:
-        """Move vertices out of parts above the limit.
-
-        The vertices that add the fewest rows to the volume move first.
-
-        Parameters:
-            most: Largest number of vertices that may move; None: any number.
-        """
+        """Move up to `most` vertices out of parts above the limit, cheapest moves first."""
         limit = self.limits.limit
         costs = relief_costs(nets, state, limit)
         order = np.argsort(costs, kind="stable")[: np.isfinite(costs).sum()]
         relieve(order[:most], nets, state, limit)
 
     def trade(self, nets: Nets, state: State) -> int:
-        """Exchange vertices between pairs of parts to lower the overload.
+        """Lower the overload by exchanges between pairs of parts; return the number of exchanges.
 
-        For each part above its limit, only some of the parts with room are tried. So the work grows
-        with the number of parts above their limit, not with the number of pairs of parts. The
-        overload never rises, and no part becomes empty. Returns the number of exchanges.
+        Only some parts with room are tried, so that the work does not grow with the pairs of parts.
+        No part becomes empty.
         """
         limits, numbers = self.limits, self.numbers.restoring.trading
         limit = np.ascontiguousarray(limits.limit, dtype=np.float64)
@@ -414,20 +360,11 @@ class Sweeps:
         *,
         other: Owner | None = None,
     ) -> State:
-        """Run one V-cycle from a partition; the new partition may be worse or unbalanced.
+        """Run one V-cycle; return the finest level's state, which may be worse or unbalanced.
 
-        Parameters:
-            nets: The hypergraph.
-            owner (int32[num_vertices]): The partition; not changed.
-            refine: Function ``refine(nets, state)`` that changes the state. It is called on every
-                level, from the coarsest to the finest. None: `anneal`, then `cut`.
-            other (int32[num_vertices], optional): A second partition. If given, two vertices may
-                only be in one cluster if they share a part in both partitions. So either partition
-                is also a partition of the clusters (the combine operator of evolutionary
-                partitioners).
-
-        Returns:
-            The state on the finest level.
+        `refine` changes the state of every level, coarsest first; None: `anneal`, then `cut`. With
+        `other`, clusters stay within parts of both partitions (the combine operator of evolutionary
+        partitioners).
         """
         refine = refine or self.anneal_and_cut
         num_parts = self.limits.num_parts
@@ -462,23 +399,11 @@ def coarsen(
     overlap: float = 1.0,
     how: Coarsening = V_CYCLES.coarsening,
 ) -> Iterator[tuple[Nets, Owner, npt.NDArray[np.int32]]]:
-    """Build coarser and coarser hypergraphs of clusters, until they are small.
+    """Build coarser and coarser hypergraphs of clusters, until they are small or hardly shrink.
 
-    Coarsening also ends if there are nearly as many clusters as vertices.
-
-    Parameters:
-        nets: The hypergraph of the finest level.
-        owner (int32[num_vertices]): Part of every vertex.
-        together (int[num_vertices]): A label of every vertex. A cluster may only have vertices with
-            equal labels. Vertices with equal labels must have the same owner.
-        num_parts: Number of parts.
-        rng: Random numbers that shuffle the vertices.
-        overlap: See `cluster`.
-        how: Tuned parameters of the coarsening.
-
-    Yields:
-        For every coarser level: its hypergraph, the part of every cluster, and, for every vertex of
-        the next finer level, its cluster.
+    Yields each level's hypergraph, the part of every cluster, and the cluster of every vertex of
+    the next finer level. A cluster has vertices of one label in `together`, and a label has
+    vertices of one owner.
     """
     heaviest = np.maximum(1, nets.weight.sum(axis=0) // (how.per_part * num_parts))
     while len(nets.weight) > 2 * how.per_part * num_parts:
@@ -504,15 +429,7 @@ def _cluster_values(
 def price_unit(
     value: float, share: npt.NDArray[np.float64], limits: Limits
 ) -> npt.NDArray[np.float64]:
-    """Return the unit of the prices of overweight, float64[num_parts, num_constraints].
-
-    A price of overweight is a number times this unit; `Sweeps.price_unit` says how units differ.
-
-    Parameters:
-        value: The volume, or the value of another objective.
-        share (float64[num_constraints]): Share of the total weight that is on the boundary.
-        limits: Limits of the parts.
-    """
+    """Return the unit of the prices of overweight, float64[num_parts, num_constraints]."""
     total = np.maximum(limits.total, 1)
     overweight = Annealing.overweight * np.maximum(total / limits.num_parts, 1)
     return np.asarray(value / total / overweight / share**2 / limits.relative[:, None])

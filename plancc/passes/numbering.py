@@ -18,17 +18,14 @@ from plancc.passes.presets import MEAN, Swaps
 class MapToMachine:
     """Renumber parts so that exchanges take less time on the slowest rank.
 
-    A message takes its latency, and a time for each row. Latency and time per row are different
-    inside a node and between nodes. All rows that leave or enter a node go through the same link
-    into the network (`LinkRates`). Swaps of two parts on different nodes are tried in random order,
-    and are kept if the time falls. `MapToTopology` is simpler: it counts only the rows between
+    Swaps of two parts on different nodes are tried in random order, and kept if the time falls. All
+    rows of a node share its network link (`LinkRates`). `MapToTopology` counts only rows between
     nodes.
 
     Attributes:
         links: Times of rows and messages, and the node of every rank.
-        speeds (float64[num_parts], optional): Speeds of the parts; only parts of equal speed are
-            swapped. None: all parts have the same speed.
-        seed: Seed of the random order; the same seed gives the same numbering.
+        speeds (float64[num_parts], optional): Only parts of equal speed swap; None: all are equal.
+        seed: Seed of the random order.
     """
 
     links: LinkRates
@@ -38,10 +35,8 @@ class MapToMachine:
     def run(self, exchanges: Sequence[sp.csr_array]) -> npt.NDArray[np.int32]:
         """Return the new number of every part, int32[num_parts].
 
-        Parameters:
-            exchanges (sequence of csr_array int64[num_parts, num_parts]): One matrix for the expand
-                (`plancc.cost.pairs`), and one for the fold if there is one. Entry (q, m) is the
-                number of rows that part q sends to part m. The fold begins after the expand.
+        `exchanges` holds the expand's matrix and perhaps the fold's, int64[num_parts, num_parts]:
+        entry (q, m) counts the rows from part q to m.
         """
         num_parts = exchanges[0].shape[0]
         node = np.asarray(self.links.node)
@@ -58,17 +53,9 @@ class MapToMachine:
 
 @njit(cache=True, nogil=True)
 def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
-    """Try to swap the ranks of each two parts in `pairs`; keep each swap that lowers the time.
+    """Return the rank of every part, int32[p], after swaps in `pairs` that lower the time.
 
-    Returns the rank of every part, int32[p].
-
-    Parameters:
-        rows (float64[steps, p, p]): Number of rows that each part sends to each other part in every
-            step.
-        pairs (int64[m, 2]): Pairs of parts, in the order in which they are tried.
-        kind (int64[p]): A number for every part, equal for parts of equal speed. Only parts with
-            equal numbers are swapped.
-        links: See `MapToMachine`.
+    Only parts with equal `kind`, int64[p], which are equally fast, are swapped.
     """
     rank = np.arange(rows.shape[1]).astype(np.int32)
     node = links.node.copy()  # node of every part
@@ -93,13 +80,8 @@ def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
 def sums_of(rows, node):  # type: ignore[no-untyped-def]
     """Return the traffic of every part in every exchange, float64[steps, 4, 2, num_parts].
 
-    The first index is the exchange. The second index is 0 for rows sent, 1 for rows received, 2 for
-    messages sent, 3 for messages received. The third index is 0 for traffic inside a node, 1 for
-    traffic between nodes.
-
-    Parameters:
-        rows ([steps, num_parts, num_parts]): Rows that each part sends to each part.
-        node ([num_parts]): Node of every part.
+    Second index: rows sent, rows received, messages sent, messages received. Third index: inside a
+    node, between nodes.
     """
     steps, num_parts, _ = rows.shape
     sums = np.zeros((steps, 4, 2, num_parts))
@@ -113,10 +95,9 @@ def sums_of(rows, node):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _count(s, q, m, far, sign, rows, sums):  # type: ignore[no-untyped-def]
-    """Add the message from part q to part m to `sums`; subtract it if `sign` is -1.
+    """Add `sign` times the message from part q to part m to `sums`.
 
-    `s` is the index of the exchange: 0 for the expand, 1 for the fold. `far` is 1 if the parts are
-    on different nodes, else 0.
+    `s` is 0 for the expand, 1 for the fold. `far` is 1 if the parts are on different nodes, else 0.
     """
     sums[s, 0, far, q] += sign * rows[s, q, m]
     sums[s, 1, far, m] += sign * rows[s, q, m]
@@ -146,8 +127,7 @@ def _exchange(i, j, node, rows, sums):  # type: ignore[no-untyped-def]
 def seconds(sums, rank, links):  # type: ignore[no-untyped-def]
     """Return the estimated seconds of all steps; a step takes as long as its slowest rank.
 
-    A small share of the ranks' mean time is added, to choose between equal times. `sums`: rows and
-    messages that every part sends and receives in each step. `rank`: rank of every part.
+    A small share of the ranks' mean time is added, to choose between equal times.
     """
     steps, _, _, num_parts = sums.shape
     node = links.node[rank]

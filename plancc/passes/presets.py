@@ -1,11 +1,8 @@
 """Tuned parameters of the passes, in a dataclass for each pass.
 
-Some docstrings quote a *loss* that `python -m benchmarks ablation` has measured: the value of an
-objective without the pass, divided by its value with the pass (geometric mean over graphs). A loss
-of 1.05 says that the value is 5% higher without the pass.
-
-A pass gets these parameters in one argument, whose defaults are in this module. The parameters of
-the efforts are in `plancc.search.presets`. Kernels read the constants at the end of this module.
+A *loss* is the value of an objective without the pass, divided by the value with the pass. `python
+-m benchmarks ablation` measures it (geometric mean over graphs). `plancc.search.presets` has the
+parameters of the efforts.
 """
 
 from __future__ import annotations
@@ -23,10 +20,7 @@ RESTORING_PRICES = (30.0, 100.0, 300.0)
 
 @dataclass(frozen=True)
 class Annealing:
-    """Tuned parameters of the sweeps in which parts may exceed the limit.
-
-    Weight above the target has a price, which rises from sweep to sweep.
-    """
+    """Tuned parameters of the sweeps in which parts may exceed the limit."""
 
     prices: tuple[float, ...] = PRICES
     # The overweight to which prices refer, over the even share of a part.
@@ -50,8 +44,8 @@ class Coarsening:
 class Trading:
     """Tuned parameters for exchanging vertices between parts above their limit and parts with room.
 
-    Without exchanges, the volume with 64 parts is 1.010 times as high, and a part with two tight
-    limits often stays above one of these limits.
+    Without exchanges, the loss of volume with 64 parts is 1.010, and a part with two tight limits
+    often exceeds one.
     """
 
     # For every round: least share of a part's overload that an exchange must remove, and parts with
@@ -68,10 +62,7 @@ TRADING = Trading()
 
 @dataclass(frozen=True)
 class Restoring:
-    """Tuned parameters of the sweeps and exchanges that restore the balance.
-
-    The prices of overweight in these sweeps are higher than in `Annealing`.
-    """
+    """Tuned parameters of the sweeps and exchanges that restore the balance."""
 
     prices: tuple[float, ...] = RESTORING_PRICES
     # With several constraints, exchanges come before sweeps if the overload of an average part is
@@ -87,8 +78,7 @@ class Restoring:
 class Cuts:
     """Tuned parameters of minimum cuts between neighbouring parts.
 
-    On a mesh with 8 parts, the volume is 1.057 times as large without the cuts at the end of a
-    refinement as with them.
+    On a mesh with 8 parts, the loss of volume without the last cuts of a refinement is 1.057.
     """
 
     # Most weight next to the boundary that a minimum cut may move, as a share of the part's weight.
@@ -123,10 +113,7 @@ WIDE_CUTS = replace(CUTS, reach=3 * CUTS.reach)
 
 @dataclass(frozen=True)
 class LocalSearch:
-    """Tuned parameters of local searches, which start from a few vertices of the boundary.
-
-    A search also makes moves that raise the volume, since later moves may lower it by more.
-    """
+    """Tuned parameters of local searches, which start from a few vertices of the boundary."""
 
     seeds: int = 25  # vertices from which a search starts
     patience: int = 50  # a search ends after this many moves since its best moment
@@ -141,9 +128,8 @@ class LocalSearch:
 class Ejection:
     """Tuned parameters of ejection chains, which move vertices into full parts.
 
-    Without chains, the volume has a loss (see the module) of 1.013 with 64 parts, and of 1.042 with
-    512 parts. With 512 parts, a search without chains takes a fifth of the CPU time of a search
-    with chains.
+    Without chains, the loss of volume is 1.013 with 64 parts, and 1.042 with 512 parts, where a
+    search then takes a fifth of the CPU time.
     """
 
     chain: int = 8  # most moves of a chain
@@ -163,11 +149,7 @@ class Ejection:
 
 @dataclass(frozen=True)
 class VCycles:
-    """Tuned parameters of V-cycles.
-
-    They control the sweeps on every level, and the steps after the sweeps: ejection chains, local
-    searches and minimum cuts.
-    """
+    """Tuned parameters of V-cycles, for the sweeps on every level and the steps after them."""
 
     annealing: Annealing = Annealing()
     climbs: int = 2  # sweeps within the limit that end a refinement
@@ -196,10 +178,7 @@ LEAST_MIGRATION = 0.001
 
 @dataclass(frozen=True)
 class Fees:
-    """Tuned parameters of the price of traffic, and of the fees for the rows of a message.
-
-    The first rows of a message have the highest fees.
-    """
+    """Tuned parameters of the price of traffic, and of the fees for the first rows of a message."""
 
     # A message with this share of the average rows pays 1 - 1/e of the highest total fee.
     small: float = 0.1
@@ -214,12 +193,12 @@ class Fees:
 class TrafficRounds:
     """Tuned parameters of the rounds of a pass that puts a price on traffic.
 
-    To *hold* a value of the objective means to lower the volume while the objective must not exceed
-    the value. To *shave* a value means to hold a slightly lower value.
+    To *hold* a value of the objective means to lower the volume without exceeding the value; to
+    *shave* means to hold a slightly lower value.
 
-    With 8 parts, the busiest part moves 1.057 times as many rows if there are no rounds, and there
-    are 1.083 times as many messages. With 64 parts, the busiest part moves 1.021 times as many rows
-    without holding. With 8 parts, the volume is 1.006 times as high without shaving.
+    Losses with 8 parts: 1.057 of the busiest part's rows and 1.083 of messages without rounds,
+    1.006 of volume without shaving. With 64 parts: 1.021 of the busiest part's rows without
+    holding.
     """
 
     # Prices of traffic from sweep to sweep beyond the limit, over the strength of the round.
@@ -254,8 +233,7 @@ TIME_ROUNDS = TrafficRounds(stronger=1.6, of_busiest=True)
 class EdgeRounds:
     """Tuned parameters of the rounds of `RefineEdges`.
 
-    A round consists of sweeps, which move nonzeros to other parts and give rows other owners.
-    Without rounds, the volume with 64 parts is 1.007 times as high.
+    Without rounds, the loss of volume with 64 parts is 1.007.
     """
 
     prices: tuple[float, ...] = PRICES

@@ -13,18 +13,8 @@ from plancc.passes.multilevel import Sweeps
 def rebalance(owner: Owner, problem: Hypergraph, context: Context) -> Owner:
     """Lower the overload of a partition, so that as few additional rows as possible are sent.
 
-    Some partitioners balance only one of several weights, or none. The function repairs the
-    partitions that they find. If vertices are too heavy for a balanced partition, some parts stay
-    above their limits.
-
-    Parameters:
-        owner (int32[num_vertices]): The partition; not changed.
-        problem: The hypergraph.
-        context: Parameters of the pass.
-
-    Returns:
-        int32[num_vertices]: New owners; `owner` itself if no part is above the limit, or if the
-            overload cannot be lowered.
+    Returns `owner` itself if no part is above the limit, or the overload cannot be lowered. Parts
+    with too heavy vertices stay above their limits.
     """
     nets = nets_of(problem)
     limits = context.limits

@@ -1,7 +1,7 @@
 """Passes that refine the owners of rows for objectives that partitioners cannot minimise exactly.
 
-Every pass returns the best owners that it has found, or the given owners. To choose the better of
-two partitions, a pass compares their overload, then the value of the objective; smaller is better.
+The better of two partitions has less overload, then the lower objective. A pass returns the best
+owners found, or the given owners.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class Merit(NamedTuple):
     """Score of a partition; the first attribute that differs decides, and lower is better.
 
     Attributes:
-        overload: Weight above the limit, summed over the parts and divided by the mean weight of a
-            part.
+        overload: Weight above the limits, in mean weights of a part.
         value: Value of the pass's objective (`plancc.cost.objectives`).
         volume: Number of rows sent in a product.
     """
@@ -58,10 +57,8 @@ class Refined:
     Attributes:
         owners: The best owners.
         before, after: Scores (`Merit`) of the given owners, and of the best owners.
-        cycles: Number of V-cycles.
         evaluations: Number of gains computed, each for a pair of vertex and part.
-        least: Lower bound on the volume of a partition within the limits; 0 if the pass computes
-            no bound.
+        least: Lower bound on the volume within the limits; 0 if the pass computes none.
     """
 
     owners: Owners
@@ -115,16 +112,11 @@ class _Run:
 class RefineVolume:
     """Lower the volume by sweeps over boundary vertices, minimum cuts, and then V-cycles.
 
-    In the first sweeps, no part exceeds its limit. In the sweeps that follow, parts may exceed
-    their limits. If parts have few neighbours, minimum cuts between two parts come after the sweeps
-    (`plancc.passes.flows`). The passes for other objectives derive from this class.
+    The passes for other objectives derive from this class.
 
     Attributes:
-        cycles: Largest number of V-cycles. The sweeps before the first V-cycle, which are only on
-            the finest level, do not count.
-        polishes: Whether the pass also runs minimum cuts before the first V-cycle, and ends with
-            wide minimum cuts and local searches.
-        numbers: Tuned parameters of the pass.
+        cycles: Largest number of V-cycles, without the first sweeps on the finest level.
+        polishes: Whether minimum cuts run before the first V-cycle, and local searches at the end.
     """
 
     objective: ClassVar[str] = "volume"
@@ -142,16 +134,9 @@ class RefineVolume:
 
         Parameters:
             owner (int32[num_vertices]): The partition; not changed.
-            problem: Hypergraph whose connectivity-1 cut is the volume, as model hp builds it.
-                Objectives other than the volume need `problem.net_sources`.
-            context: Parameters of the pass.
+            problem: Hypergraph of model hp; other objectives than the volume need `net_sources`.
             other (int32[num_vertices], optional): A second partition, which the first V-cycle
-                combines with `owner` (`Sweeps.v_cycle`). Only the passes for the volume and the
-                expected volume use it.
-
-        Raises:
-            InputError: If the number of owners is wrong; if an owner is outside 0..num_parts-1; or
-                if the objective needs net sources, or the predicted time, and these are missing.
+                combines with `owner` for the volume and the expected volume.
         """
         run = _Run(self, owner, problem, context)
         run.other, before = other, run.best
@@ -212,10 +197,9 @@ class RefineExpected(RefineVolume):
     """Lower the expected volume of mini-batches: `RefineVolume` with another objective.
 
     Attributes:
-        reach (float64[m + 1]): Entry c is the probability that a part with c pins of a net needs
-            the net's row (`plancc.sampling.batch.Inclusion`). m is at least the largest number of
-            pins in a net. If ``reach[1]`` is 0, as for mini-batches of one vertex, the pass lowers
-            the edge cut.
+        reach (float64[m + 1]): Probability that a part with c pins of a net needs its row
+            (`plancc.sampling.batch.Inclusion`); m is at least the most pins of a net. If
+            ``reach[1]`` is 0, the pass lowers the edge cut.
     """
 
     objective: ClassVar[str] = "expected volume"
@@ -238,13 +222,11 @@ class RefineExpected(RefineVolume):
 class _RefineTraffic(RefineVolume, ABC):
     """Base class of passes that run rounds of V-cycles with prices on traffic.
 
-    Suppose that a round lowers the objective, but that its volume is too high. Then the next round
-    starts from the result of this round, at lower prices, so that removed messages stay removed. In
-    all other cases, the next round starts from the best owners so far.
+    A round that lowers the objective at too much volume is continued at lower prices, so that
+    removed messages stay removed. Other rounds start from the best owners.
 
     Attributes:
-        max_extra_volume: Largest increase of the volume, as a share of the volume of the given
-            owners.
+        max_extra_volume: Largest increase of the given owners' volume, as a share.
     """
 
     cycles: int = 8
@@ -261,11 +243,7 @@ class _RefineTraffic(RefineVolume, ABC):
         """Return the prices of traffic, which are proportional to `strength`."""
 
     def _held(self, value: float) -> Tariff | None:
-        """Return prices at which sweeps lower the volume without raising the objective much.
-
-        `value` is the value that the objective should hardly exceed. None if the pass has no such
-        prices; its sweeps may then raise the objective.
-        """
+        """Return prices at which the objective hardly exceeds `value`; None if there are none."""
         return None
 
     def _goal(self, problem: Hypergraph, context: Context) -> Goal:
@@ -288,11 +266,7 @@ class _RefineTraffic(RefineVolume, ABC):
 
 
 class _Rounds:
-    """One run of a `_RefineTraffic` pass.
-
-    The method `push` runs the rounds of V-cycles. Then `shave` lowers the objective in small steps,
-    and `recover` lowers the volume.
-    """
+    """One run of a `_RefineTraffic` pass: `push`, then `shave`, then `recover`."""
 
     def __init__(self, options: _RefineTraffic, run: _Run) -> None:
         self.options, self.run, self.sweeps = options, run, run.sweeps
@@ -305,10 +279,7 @@ class _Rounds:
         self.allowed = max(self.allowed, int(volume * (1 + self.options.max_extra_volume)))
 
     def push(self) -> int:
-        """Run rounds with prices on traffic; return the number of V-cycles.
-
-        The first round has sweeps on the finest level only; every later round is a V-cycle.
-        """
+        """Run rounds with prices on traffic; return the number of V-cycles."""
         run, schedule = self.run, self.options.schedule
         fruitless, cycle, reached = 0, 0, run.best
         for cycle in range(self.options.cycles + 1):
@@ -337,11 +308,7 @@ class _Rounds:
         return cycle
 
     def shave(self) -> None:
-        """Lower the objective in small steps, after the rounds.
-
-        Every step *shaves* the best value of the objective so far: it runs sweeps in which the
-        objective must not exceed a slightly lower value (`TrafficRounds`).
-        """
+        """Lower the objective by sweeps that *shave* the best value so far (`TrafficRounds`)."""
         how = self.options.schedule
         if how.shavings == 0:
             return
@@ -361,11 +328,7 @@ class _Rounds:
                 return
 
     def recover(self) -> None:
-        """Lower the volume by sweeps in which the objective hardly exceeds its best value so far.
-
-        See `TrafficRounds`. Nothing is done if the pass has no prices for such sweeps. The best
-        owners are replaced only if the result is better.
-        """
+        """Lower the volume by sweeps in which the objective hardly exceeds its best value."""
         run = self.run
         if self.options._held(run.best.value) is None:
             return
@@ -378,11 +341,7 @@ class _Rounds:
         return self.options._tariff(self.strength * price, self.run, flow)
 
     def _refine_level(self, level: Nets, state: State) -> None:
-        """Run the sweeps of one level.
-
-        If `within` is set, no part may exceed its limit. Otherwise parts may exceed their limits,
-        and the price of overweight rises from sweep to sweep.
-        """
+        """Run the sweeps of one level; parts may exceed their limits unless `within` is set."""
         flow, prices = self.options._flow(level, state), self.options.schedule.prices
         if self.within:
             ladder = [(self.free, self._tariff(price, flow)) for price in (1.0, prices[-1])]
@@ -396,10 +355,7 @@ class _Rounds:
         self._sweep(level, state, flow, ladder)
 
     def _settled(self) -> Merit:
-        """Restore the balance on the finest level, and run the last sweeps.
-
-        Return the merit (the score) of the resulting partition.
-        """
+        """Restore the balance on the finest level, run the last sweeps, and return the merit."""
         run, schedule, limits = self.run, self.options.schedule, self.sweeps.limits
         if schedule.of_busiest:
             flow = self.options._flow(run.nets, run.state)
@@ -421,11 +377,7 @@ class _Rounds:
         return reached
 
     def _hold(self, value: float, times: int) -> Merit:
-        """Run sweeps that hold a value of the objective; return the `Merit` of the result.
-
-        `TrafficRounds` explains "hold". `times` is the number of sweeps. No part exceeds its limit.
-        The merit is made of overload, value and volume.
-        """
+        """Hold a value of the objective (`TrafficRounds`) in `times` sweeps; return the merit."""
         run, tariff = self.run, self.options._held(value)
         flow = self.options._flow(run.nets, run.state)
         ladder = [(self.free, tariff)] * times
@@ -435,11 +387,7 @@ class _Rounds:
     def _sweep(
         self, level: Nets, state: State, flow: PairTraffic, ladder: Any, cap: Any = None
     ) -> None:
-        """Run one sweep for each entry of `ladder`, at the prices of this entry.
-
-        An entry is a tuple: the price of overweight, and a `Tariff`. `cap` is the largest weight of
-        every part; None: no cap.
-        """
+        """Run one sweep for each entry of `ladder`: a price of overweight, and a `Tariff`."""
         sweeps = self.sweeps
         for price, tariff in ladder:
             if sweeps.deadline.passed():
@@ -452,19 +400,15 @@ class _Rounds:
 
 
 def message_size(traffic: Any, share: float) -> float:
-    """Return `share` times the mean number of rows in a message, but at least 1.
-
-    `traffic` has the attributes `sent` and `messages_sent` of `PairTraffic`.
-    """
+    """Return `share` times the mean number of rows in a message, but at least 1."""
     return max(share * traffic.sent.sum() / max(traffic.messages_sent.sum(), 1), 1.0)
 
 
 def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
     """Return the fees of the first m rows of a message, float64[m].
 
-    A fee is a price that a row adds to the objective, so that messages of few rows cost more per
-    row. The fee of row k is ``first * exp(-k / size)`` if k < m - 1. The last fee is 0; row m - 1
-    and all further rows of the message have this fee.
+    Row k has the fee ``first * exp(-k / size)`` if k < m - 1. Row m - 1 and all further rows have
+    fee 0.
     """
     size = min(size, Fees.max_size)
     fees = first * np.exp(-np.arange(int(8 * size) + 2) / size)
@@ -477,9 +421,7 @@ class RefineMaxVolume(_RefineTraffic):
     """Lower the number of rows that the busiest part sends or receives.
 
     As in GVB (Mukhopadhyay et al., 2024), the maximum falls while the total rises only a little.
-    Rounds of V-cycles give a price to the rows of a part above a ceiling, which is between the mean
-    and the maximum. After the rounds, small steps lower the maximum further. Last, sweeps lower the
-    volume while the maximum must not rise.
+    V-cycles put a price on rows above a ceiling between mean and maximum.
     """
 
     objective: ClassVar[str] = "max-volume"
@@ -503,9 +445,8 @@ class RefineMaxVolume(_RefineTraffic):
 class RefineMessages(_RefineTraffic):
     """Lower the number of messages by fees for the first two rows of every message.
 
-    On coarse levels a cluster has many rows, so that one move can remove whole messages. Messages
-    that a round has removed stay removed in the next round, while the fees fall from round to round
-    until the volume is low enough.
+    On coarse levels a cluster has many rows, so that one move can remove whole messages. Fees fall
+    from round to round until the volume is low enough.
     """
 
     objective: ClassVar[str] = "messages"
@@ -528,10 +469,9 @@ class RefineMessages(_RefineTraffic):
 class RefineTime(_RefineTraffic):
     """Lower the predicted time of an epoch (`plancc.predict.predictor.Predictor`).
 
-    Ranks wait for each other after every exchange and every product. So the time depends on the
-    work of the slowest rank and on the traffic of the busiest rank, separately. The limits of the
-    parts bound the work. Rows and messages of the busiest parts have prices, which follow from
-    `EpochTime.rates`. The result of a round is kept if its predicted time is lower.
+    Ranks wait for each other after every exchange and product. So the slowest rank's work, which
+    the limits bound, and the busiest rank's traffic, which has prices (`EpochTime.rates`), count
+    separately.
     """
 
     objective: ClassVar[str] = "time"
@@ -573,13 +513,7 @@ _PASSES: dict[str, type[Any]] = {
 def refiner(
     objective: str, cycles: int | None = None, max_extra_volume: float | None = None
 ) -> RefineVolume:
-    """Return the pass that refines owners of rows for `objective`.
-
-    Parameters:
-        objective: "volume", "max-volume", "messages" or "time".
-        cycles, max_extra_volume: Fields of the pass; None: the default of the pass. The pass for
-            the volume has no `max_extra_volume`, and ignores it.
-    """
+    """Return the pass that refines owners of rows for `objective`; None keeps a field's default."""
     check_choice("objective", objective, _PASSES)
     asked = {"cycles": cycles, "max_extra_volume": max_extra_volume}
     known = {field.name for field in fields(_PASSES[objective])}

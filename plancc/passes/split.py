@@ -13,31 +13,15 @@ from plancc.passes.kernels import split as kernels
 
 
 def resplit(owner: npt.NDArray[np.int32], matrix: Graph, context: Context) -> npt.NDArray[np.bool_]:
-    """Assign each nonzero to its row or to its column, with the least volume for given owners.
+    """Return whether each nonzero goes to its column, with the least volume for given owners.
 
-    Nonzero (i, j) can be assigned to row i. Then the owner of row i computes it, and needs row j of
-    H. Or it can be assigned to column j. Then the owner of row j computes it, and sends a partial
-    sum of row i. For the nonzeros between two parts, the least volume is the size of a minimum
-    vertex cover (the s2D partitions of Kayaaslan, Aykanat and Ucar, "1.5D parallel sparse
-    matrix-vector multiply", SIAM J. Sci. Comput. 2018). The cover is exact, by the matching of
-    Hopcroft and Karp and the theorem of Koenig. If there are several minimum covers, the function
-    takes one that gives fewer nonzeros to the heavier part.
+    For nonzero (i, j) in row i, the owner of i computes, and needs row j of H. For column j, the
+    owner of j computes, and sends a partial sum of row i.
 
-    If the row and the column of a nonzero have the same owner, the nonzero is assigned to its row
-    or its column, whichever has fewer nonzeros, as in `MediumGrainModel`. A nonzero on the diagonal
-    is never assigned to its column.
-
-    Parameters:
-        owner (int32[n]): Owner of every row.
-        matrix: The matrix.
-        context: Parameters of the pass.
-
-    Returns:
-        bool[num_nonzeros]: Whether the nonzero is assigned to its column. A part may have more
-            nonzeros than its limit.
-
-    Raises:
-        InputError: If the number of owners is wrong, or an owner is outside 0..num_parts-1.
+    The least volume for nonzeros between two parts is the size of a minimum vertex cover, found
+    exactly (the s2D partitions of Kayaaslan, Aykanat and Ucar, "1.5D parallel sparse matrix-vector
+    multiply", SIAM J. Sci. Comput. 2018). Other nonzeros go to the row or column with fewer
+    nonzeros, as in `MediumGrainModel`, and the diagonal to rows. A part may exceed its limit.
     """
     num_parts = context.num_parts
     check_owners(owner, matrix.num_vertices, num_parts)

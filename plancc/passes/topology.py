@@ -49,19 +49,9 @@ class MapToTopology:
     def run(
         self, owner: npt.NDArray[np.int32], pairs: sp.csr_array, num_parts: int
     ) -> npt.NDArray[np.int32]:
-        """Return the owners after renumbering the parts.
+        """Return the owners after renumbering the parts; `owner` itself if no number changes.
 
-        Parameters:
-            owner (int32[n]): Part of every vertex; not changed.
-            pairs (csr_array int64[num_parts, num_parts]): Entry (q, m) is the number of rows that
-                part q sends to part m with these owners (`plancc.cost.pairs`).
-            num_parts: Number of parts.
-
-        Returns:
-            int32[n]: New owners; `owner` itself if the numbering does not change.
-
-        Raises:
-            InputError: If the topology does not have one rank for every part.
+        Entry (q, m) of `pairs` is the number of rows that part q sends to part m.
         """
         self.topology.check(num_parts)
         number = self._numbering(pairs)
@@ -105,17 +95,10 @@ def _between(pairs: sp.csr_array, node: npt.NDArray[np.int32]) -> int:
 
 @njit(cache=True, nogil=True)
 def _grow(weight, ranks):  # type: ignore[no-untyped-def]
-    """Fill one node after another: add the part that exchanges most rows with the node's parts.
+    """Fill one node after another with the part that exchanges most rows with the node's parts.
 
-    The first part of a node is the one that exchanges most rows with the parts that have no node
-    yet. The same rule decides if several parts are equally good for a node that is partly filled.
-
-    Parameters:
-        weight (int64[p, p]): Rows that two parts exchange, symmetric.
-        ranks (int64[nodes]): Number of ranks of every node.
-
-    Returns:
-        int32[p]: Node of every part.
+    Returns the node of every part, int32[p]. On a tie, and for a node's first part, rows exchanged
+    with parts without a node decide. `weight`, int64[p, p], is symmetric.
     """
     num_parts = len(weight)
     node = np.full(num_parts, -1, dtype=np.int32)
@@ -137,22 +120,13 @@ def _grow(weight, ranks):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _swap(weight, start, kind, nodes, sweeps):  # type: ignore[no-untyped-def]
-    """Sweep over the parts, and swap each part with the best part on another node, if this helps.
+    """Swap each part with the part on another node that saves the most rows, if this helps.
 
-    The best part is the part whose swap saves the most rows between nodes. Let r(x, y) be the
-    number of rows that x and y exchange. A swap of part i on node a with part j on node b saves
-    r(i, b) + r(j, a) - r(i, a) - r(j, b) - 2 r(i, j) rows: before and after the swap, the r(i, j)
-    rows are sent between nodes.
+    A swap of part i on node a with part j on node b saves r(i, b) + r(j, a) - r(i, a) - r(j, b) - 2
+    r(i, j) rows between nodes, where r(x, y) counts rows between x and y.
 
-    Parameters:
-        weight (int64[p, p]): Rows that two parts exchange, symmetric.
-        start (int32[p]): Node of every part before the swaps; not changed.
-        kind (int64[p]): Only parts with the same number are swapped.
-        nodes: Number of nodes.
-        sweeps: Largest number of sweeps.
-
-    Returns:
-        int32[p]: Node of every part.
+    `weight`, int64[p, p], is symmetric. Only parts with equal `kind` are swapped. Returns the node
+    of every part, int32[p].
     """
     num_parts = len(weight)
     node = start.copy()

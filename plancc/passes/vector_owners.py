@@ -38,13 +38,8 @@ class VectorOwners:
     def refine(self, owners: Owners, matrix: Graph, context: Context) -> Owners:
         """Return new owners of rows; of the nonzeros, only those on the diagonal change owners.
 
-        The volume never rises. If the volume stays the same, the number of rows that the busiest
-        part sends or receives does not rise. A vertex keeps its owner if its row and column have no
-        nonzeros off the diagonal. A nonzero on the diagonal moves with its row, but only to a part
-        that stays within its limit of nonzeros.
-
-        Raises:
-            InputError: See `Owners.check`.
+        Neither the volume nor, at equal volume, the busiest part's traffic rises. A nonzero on the
+        diagonal moves with its row, but only within the limits.
         """
         num_parts = context.num_parts
         owners.check(matrix, num_parts)
@@ -65,14 +60,11 @@ class VectorOwners:
 
 @njit(cache=True, nogil=True)
 def _needs(indptr, indices, nonzero_owner, num_parts):  # type: ignore[no-untyped-def]
-    """List, for every vertex, the parts that have nonzeros of its row or its column.
-
-    Nonzeros on the diagonal do not count.
+    """List, for every vertex, the parts with nonzeros of its row or column off the diagonal.
 
     Returns:
         ptr (int64[n + 1]), part (int32[m]): The parts of vertex v are ``part[ptr[v]:ptr[v + 1]]``.
-        kind (int8[m]): For every listed part, 1 if it has nonzeros of the row only, 2 if it has
-            nonzeros of the column only, 3 if it has both.
+        kind (int8[m]): Whether a part has nonzeros of the row (1), of the column (2), or both (3).
         diagonal (int64[n]): Index of nonzero (v, v) in the CSR; -1 if there is none.
     """
     n = len(indptr) - 1
@@ -111,10 +103,7 @@ def _needs(indptr, indices, nonzero_owner, num_parts):  # type: ignore[no-untype
 
 @njit(cache=True, nogil=True)
 def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-untyped-def]
-    """Add the rows that are sent for vertex v if part q owns v; subtract them if `sign` is -1.
-
-    `sent` and `received`, int64[num_parts], are updated.
-    """
+    """Add `sign` times the rows that are sent for vertex v if part q owns v."""
     for a in range(ptr[v], ptr[v + 1]):
         m = part[a]
         if m != q:
@@ -130,15 +119,11 @@ def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-unty
 def _assign(  # type: ignore[no-untyped-def]
     ptr, part, kind, diagonal, owner, nonzero_owner, num_parts, limit, order, sweeps, anew
 ):
-    """Choose the owners of rows; if `anew`, ignore the current owners.
+    """Choose the owners of rows; return the volume, and the largest load of a part.
 
-    The load of a part is the larger of two numbers: the rows that it sends, and the rows that it
-    receives. A row goes to the part with which the fewest rows are sent. If several parts are
-    equal in this, the row goes to the one that would then have the smallest load. `owner` and
-    `nonzero_owner` are updated.
-
-    Returns:
-        The volume, and the largest load of a part.
+    A row goes where the fewest rows are sent, on a tie to the part with the smallest load: the
+    larger of its rows sent and received. `owner` and `nonzero_owner` are updated; if `anew`,
+    current owners do not count.
     """
     sent = np.zeros(num_parts, dtype=np.int64)
     received = np.zeros(num_parts, dtype=np.int64)
@@ -194,10 +179,7 @@ def _assign(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _is_foreign(ptr, part, v, q):  # type: ignore[no-untyped-def]
-    """Whether part q has no nonzeros of the row or column of v, apart from the diagonal.
-
-    `ptr` and `part`: results of `_needs`, which lists the parts that have such nonzeros.
-    """
+    """Whether part q has no nonzeros of the row or column of v, apart from the diagonal."""
     for a in range(ptr[v], ptr[v + 1]):  # noqa: SIM110 - numba knows no all(...)
         if part[a] == q:
             return False

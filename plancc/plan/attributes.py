@@ -1,7 +1,7 @@
 """Write and read attributes of HDF5 groups, and compute a digest of the attributes.
 
-Strings are stored with a fixed length. HDF5 would store strings of variable length in its global
-heap, where one damaged byte can make a reader loop forever.
+Strings have a fixed length: the global heap of HDF5, where others go, can make a reader loop
+forever on one damaged byte.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ class Stored:
 
     Attributes:
         value (Any): The attribute as a plain Python value.
-        kind: Type (in numpy's notation) and shape in one string, such as "<f8 scalar", "<i8 2x3" or
-            "<f4 empty".
+        kind: numpy type and shape, such as "<f8 scalar", "<i8 2x3" or "<f4 empty".
         content: The value as bytes, as the file stores it.
     """
 
@@ -35,10 +34,7 @@ class Stored:
 
 
 def write_attributes(group: h5py.Group, values: Mapping[str, Any]) -> None:
-    """Add these attributes to a group, by name.
-
-    Strings are written with a fixed length, integers and booleans as int64, other values unchanged.
-    """
+    """Add these attributes to a group: strings at fixed length, integers and booleans as int64."""
     for name, value in values.items():
         if isinstance(value, bool | int):
             value = np.int64(value)
@@ -78,7 +74,7 @@ def stored(group: h5py.Group, name: str) -> Stored:
 def digest_of_attributes(found: Iterable[Stored]) -> npt.NDArray[np.uint8]:
     """Return one BLAKE3 digest of all attributes, uint8[1, 32].
 
-    Each attribute gives a line ``name dtype shape bytes``. The digest covers the sorted lines.
+    The digest covers the sorted lines ``name dtype shape bytes``.
     """
     lines = sorted(f"{one.name} {one.kind} {one.content.hex()}\n" for one in found)
     digest = blake3_digest("".join(lines).encode(errors="surrogateescape"))

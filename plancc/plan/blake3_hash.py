@@ -1,7 +1,6 @@
 """BLAKE3 digests of bytes.
 
-The library blake3 is imported when the first digest is computed. So a process that never reads or
-writes a plan file runs without the library.
+The library is imported at the first digest, so that other processes run without it.
 """
 
 from __future__ import annotations

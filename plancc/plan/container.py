@@ -1,7 +1,7 @@
 """Open an untrusted HDF5 file, and check its links, storage, filters and types before use.
 
-Every call of HDF5 is inside a `Container.reading` block. This block turns every error that HDF5
-raises for a damaged file into a PlanError.
+Every call of HDF5 is inside a `Container.reading` block, which turns errors on damaged files into
+PlanError.
 """
 
 from __future__ import annotations
@@ -40,10 +40,8 @@ class Container:
         size (int): Size of the file in bytes.
 
     Raises:
-        InputError: If the file is missing or not readable, or if its name shows that it is not a
-            plan, but a graph or a part vector.
-        PlanError: If the file is not an HDF5 file or has no checksums. Without checksums, HDF5 may
-            loop forever in a damaged file.
+        InputError: If the file is not readable, or its name shows a graph or a part vector.
+        PlanError: If the file is no HDF5 file, or has no checksums: HDF5 may loop on damage.
     """
 
     def __init__(self, path: str) -> None:
@@ -74,10 +72,7 @@ class Container:
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
-        """Return a context manager that turns every error of h5py into a PlanError.
-
-        The message says that `what`, a name such as "/matrix/value", is damaged.
-        """
+        """Turn every error of h5py inside the block into a PlanError: `what` is damaged."""
         try:
             yield
         except PlanccError:
@@ -88,9 +83,8 @@ class Container:
     def is_there(self, name: str, kind: type) -> bool:
         """Return whether the file has a group or dataset (`kind`) called `name`.
 
-        Raises:
-            PlanError: If an element of the path is a soft or external link, since such a link may
-                lead out of the file. Also if `name` is an object of another kind.
+        PlanError is raised for other kinds of object, and for soft or external links, which may
+        lead out of the file.
         """
         steps = name.split("/")
         for depth in range(1, len(steps) + 1):
@@ -117,9 +111,8 @@ class Container:
     def checked(self, name: str, expected: FileDataset) -> h5py.Dataset:
         """Return the dataset `name`, without a check of its size.
 
-        Raises:
-            PlanError: If the dataset is missing, stores its data in another file, uses an unknown
-                filter, or has a dtype that is not in ``expected.dtypes``.
+        PlanError is raised if it is missing, stored in another file, or has an unknown filter or
+        wrong dtype.
         """
         dataset = self.dataset(name)
         creation = dataset.id.get_create_plist()
@@ -147,10 +140,9 @@ class Container:
 
 
 def has_checksums(path: str) -> bool:
-    """Return whether it is safe to open a file with HDF5.
+    """Return whether it is safe to open a file with HDF5: it has checksums, or is no HDF5 file.
 
-    A file is safe if its HDF5 structures have checksums, or if it is not an HDF5 file at all. Older
-    libraries write files without checksums. In such a file a damaged byte can make HDF5 loop
+    Without checksums, which older libraries do not write, a damaged byte can make HDF5 loop
     forever.
     """
     at = 0  # where the superblock may begin: at 0, or after a block that another program wrote
@@ -166,8 +158,7 @@ def has_checksums(path: str) -> bool:
 def _open(path: str) -> h5py.File:
     """Open a file for reading without a lock.
 
-    If this process already has the file open with a lock, HDF5 refuses to open it without a lock.
-    Then the file is opened with a lock.
+    HDF5 refuses if this process has the file open with a lock; then a lock is used.
     """
     try:
         return h5py.File(path, "r", locking=False)
@@ -200,11 +191,7 @@ def lock_advice(error: Exception) -> str:
 
 
 def _other_kind(path: str, error: OSError) -> str:
-    """Return a phrase that says that a file is a part vector or a graph, and what to do with it.
-
-    The name of the file decides. Return "" if its name is of neither kind, if the file is empty, or
-    if `error` does not say that it is no HDF5 file.
-    """
+    """Return a phrase for a file whose name says part vector or graph; "" for other files."""
     if "signature not found" not in str(error) or not os.path.getsize(path):
         return ""
     if re.search(r"\.part(\.\d+)?$", path):
@@ -219,11 +206,7 @@ def _other_kind(path: str, error: OSError) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Return a short reason why reading has failed.
-
-    If HDF5 reports an error of the operating system, its message is kept. Its other messages are
-    replaced by plain words.
-    """
+    """Return a short reason why reading has failed, with plain words for HDF5's messages."""
     text = " ".join(str(error).split()) or type(error).__name__
     if "checksum" in text or "filter returned failure" in text:
         return "its checksum does not match"

@@ -71,17 +71,9 @@ class ConvOptions:
 
     @classmethod
     def read(cls, choices: Mapping[str, Any], of: str) -> Self:
-        """Return options with the given values.
+        """Return options with the given values; strings are parsed as JSON unless the type is str.
 
-        A string is parsed as JSON if the option's type is not str.
-
-        Parameters:
-            choices: Value of each option, by the name of the option.
-            of: Name of the convolution, for messages.
-
-        Raises:
-            InputError: If an option does not exist, or if its value has the wrong type or is not
-                allowed.
+        InputError is raised for unknown names and for values that are not allowed.
         """
         known = {each.name: type_in_words(each) for each in fields(cls)}
         found = dict(choices)
@@ -105,15 +97,7 @@ class ConvOptions:
         return self.parametrization == "pyg" or self.paper_bias
 
     def steps(self, d_in: int, d_out: int, last: bool) -> Steps:
-        """Return the steps of a layer's forward pass.
-
-        Parameters:
-            d_in, d_out: Number of columns of the layer's input and output.
-            last: Whether this is the last layer.
-
-        Raises:
-            InputError: If the options do not fit the widths.
-        """
+        """Return steps of a layer's forward pass; raise InputError if the options do not fit."""
         raise InputError(f"{type(self).__name__} does not define `steps`, the steps of a layer")
 
     def both_ways(
@@ -121,24 +105,15 @@ class ConvOptions:
     ) -> BothWays:
         """Return the steps of a layer's forward pass and of its backward pass, in an epoch.
 
-        Parameters:
-            widths: Number of columns of the layer's input, and of its output.
-            last, first: Whether the layer is the last of the network, and whether it is the first.
-            fixed: Whether the pass "constant" is on. Before training, this pass computes the
-                results that do not depend on weights. Epochs then reuse these results.
-            after: Steps that the network adds after the layer.
+        `fixed`: whether pass "constant" computes results that need no weights before training.
+        `after` are steps that the network adds after the layer.
         """
         steps = [*self._checked_steps(*widths, last), *after]
         forward = placed(input_at_hand(steps) if fixed else steps)
         return BothWays(forward, adjoint(self._transposed(forward), first))
 
     def _checked_steps(self, d_in: int, d_out: int, last: bool) -> Steps:
-        """Call `steps`, and return its result.
-
-        Raises:
-            BackendError: If the call fails, or if a step is wrong. The message names the file and
-                line where `steps` is defined.
-        """
+        """Return the result of `steps`; raise BackendError, with file and line, if it is wrong."""
         where = f"steps of {type(self).__name__} ({place_of(type(self).steps)})"
         try:
             found = self.steps(d_in, d_out, last)
@@ -151,11 +126,7 @@ class ConvOptions:
         return found
 
     def _transposed(self, forward: Steps) -> Steps:
-        """Return the steps whose adjoint is the backward pass.
-
-        The returned steps compute the same as the steps `forward`; a subclass may change their
-        order. The base class returns `forward` itself.
-        """
+        """Return steps that compute what `forward` computes, with the backward pass as adjoint."""
         return forward
 
     def with_order(self, order: str) -> Self:
@@ -254,9 +225,8 @@ class GINOptions(ProductOptions):
     def width(self, d_in: int, d_out: int, last: bool) -> int:
         """Return the number of columns between the two linear maps of the MLP.
 
-        In most layers this is `d_out`. In the last layer it is the larger of `d_in` and `d_out`,
-        because `d_out` may be 1 or 2 there. With so few columns the ReLU could soon make all values
-        zero.
+        The last layer takes the larger of `d_in` and `d_out`: with few columns, the ReLU could soon
+        zero all values.
         """
         return max(d_in, d_out) if last else d_out
 
@@ -296,9 +266,8 @@ class GATOptions(ConvOptions):
     def head_width(self, d_out: int, last: bool, option: str = "the width") -> int:
         """Return the number of columns of one attention head.
 
-        Raises:
-            InputError: If `last` is False, and `heads` does not divide `d_out`. The message
-                proposes a value for `option`.
+        Except in the last layer, `heads` must divide `d_out`; else an InputError proposes a value
+        for `option`.
         """
         if not last and d_out % self.heads:
             raise InputError(
@@ -336,9 +305,7 @@ class Convolution:
 
     Attributes:
         name: A model of `plancc-run`.
-        options: The options of the convolution.
-        weights: Number of trained parameters in all layers. If None, the number is counted from the
-            steps of the layers, which is possible only for a graph without vertex types.
+        weights: Number of trained parameters; None: counted from the steps, without vertex types.
     """
 
     name: str = "gcn"
@@ -355,10 +322,7 @@ class Convolution:
 
 
 def _is_of_kind(value: Any, kind: str) -> bool:
-    """Return whether `value` fits the declared type `kind` of an option, such as "int | None".
-
-    Every value fits a type that `KINDS` does not list.
-    """
+    """Return whether `value` fits an option's type `kind`; unknown types accept every value."""
     plain = kind.removesuffix(" | None")
     if plain not in KINDS or (value is None and kind != plain):
         return True

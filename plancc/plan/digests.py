@@ -1,9 +1,8 @@
 """Digests of a plan: one leaf for each dataset and part, and one root, the content hash.
 
-A leaf is the BLAKE3 digest of one part's entries in one dataset. So a rank that reads only one part
-can check the entries of this part without reading the entries of other parts. The file stores the
-leaves of every dataset in ``/digests``. The root is computed from all leaves
-(docs/reference/plan-format.md, "Digests" and "Content hash").
+A leaf is the BLAKE3 digest of one part's entries in one dataset, so that a rank can check its own
+part alone. The file stores the leaves in ``/digests`` (docs/reference/plan-format.md, "Digests" and
+"Content hash").
 """
 
 from __future__ import annotations
@@ -38,15 +37,10 @@ Digests = npt.NDArray[np.uint8]
 
 
 def cut_points(cut: str, table: Callable[[str], npt.NDArray[Any]]) -> Int64Array:
-    """Return the offsets that cut a dataset into the entries of each part.
+    """Return offsets that cut a dataset into parts, int64[num_parts + 1].
 
-    Parameters:
-        cut: `FileDataset.cut` of the dataset; it must not be "".
-        table: Function that returns a dataset of the plan by its name. In a damaged plan, the
-            dataset may hold any numbers.
-
-    Returns:
-        int64[num_parts + 1]: first entry of every part, and the end of the last part.
+    `cut` is `FileDataset.cut`, not "". `table` returns a dataset by name, in a damaged plan with
+    any numbers.
     """
     if cut == LOCAL_ROWS:
         part_ptr: Int64Array = table(PART_PTR)
@@ -69,16 +63,9 @@ def _entries(offsets: Int64Array, at: Int64Array) -> Int64Array:
 def digests_of(
     array: npt.NDArray[Any] | MappedRows, points: Int64Array, *, shared: bool
 ) -> Digests:
-    """Return the BLAKE3 digest of each of k pieces of an array.
+    """Return the BLAKE3 digests of the k pieces ``points[i]:points[i + 1]``, uint8[k, 32].
 
-    Parameters:
-        array: array[entries, ...].
-        points (int64[k + 1]): Piece i has the entries ``points[i]:points[i + 1]``.
-        shared: Whether each piece has one entry more, which is also the first entry of the next
-            piece.
-
-    Returns:
-        uint8[k, 32]
+    If `shared`, each piece also has the first entry of the next piece.
     """
     if isinstance(array, MappedRows):
         bounds = np.clip(points, 0, len(array)).tolist()
@@ -104,12 +91,7 @@ def points_of(arrays: Arrays) -> dict[str, Int64Array]:
 
 
 def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Digests]:
-    """Return the leaves (digests of each part's entries) of each dataset, by dataset name.
-
-    Parameters:
-        arrays: The datasets, by name.
-        points: Result of `points_of` for these datasets.
-    """
+    """Return the leaves (digests of each part's entries) of each dataset, by dataset name."""
 
     def leaves(name: str) -> Digests:
         array, dataset = arrays[name], dataset_of(name)
@@ -127,10 +109,9 @@ def digests_of_plan(arrays: Arrays) -> dict[str, Digests]:
 
 
 def content_sha256(header: Header, arrays: Arrays) -> str:
-    """Return the content hash of a plan.
+    """Return the content hash of a plan, over all data that determine a run.
 
-    The hash covers all data that determine what a run computes and sends. Provenance, metrics and
-    storage (chunks, compression) do not change it.
+    Provenance, metrics and storage (chunks, compression) do not change the hash.
     """
     return root_of(header_attributes(header), digests_of_plan(arrays), arrays)
 
@@ -138,17 +119,11 @@ def content_sha256(header: Header, arrays: Arrays) -> str:
 def root_of(
     attributes: Mapping[str, Any], digests: Mapping[str, Digests], arrays: Mapping[str, Any]
 ) -> str:
-    """Return the content hash of a plan.
+    """Return the content hash of a plan, from header attributes and the leaves of each dataset.
 
-    The hash is SHA-256 of a text. The text has one line ``name=value`` for each header attribute,
-    then one line ``name dtype shape digest`` for each dataset. Attributes and datasets are sorted
-    by name. ``digest`` is the BLAKE3 digest of the dataset's leaves; a leaf is the digest of one
-    part's entries in the dataset.
-
-    Parameters:
-        attributes: The header attributes.
-        digests: The leaves of each dataset.
-        arrays: The datasets. Only their dtypes and shapes are used.
+    The hash is SHA-256 of a text: lines ``name=value`` of attributes, then ``name dtype shape
+    digest`` of datasets, both sorted by name. ``digest`` is the BLAKE3 digest of a dataset's
+    leaves. `arrays` give only dtypes and shapes.
     """
     lines = sorted(
         f"{name}={int(v) if isinstance(v, bool | np.bool_) else v}"

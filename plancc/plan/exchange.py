@@ -220,26 +220,14 @@ class Exchange:
 
 
 def offsets(sizes: npt.NDArray[Any]) -> Int64Array:
-    """Return the offsets of lists that are stored one after another.
-
-    Parameters:
-        sizes: Length of each list.
-
-    Returns:
-        int64[len(sizes) + 1]: start of each list, and the total length.
-    """
+    """Return the offsets of lists of lengths `sizes` in one array, int64[len(sizes) + 1]."""
     ptr = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ptr[1:])
     return ptr
 
 
 def nonzeros_of(row_ptr: Int64Array, rows: IntArray) -> tuple[Int64Array, Int64Array]:
-    """Find the nonzeros of some rows of a CSR matrix.
-
-    Returns:
-        The offsets of each chosen row in the second array, int64[len(rows) + 1]; and the indices of
-        the rows' nonzeros in the arrays of the matrix, int64.
-    """
+    """Return offsets, int64[len(rows) + 1], and indices, int64, of the nonzeros of CSR rows."""
     degree = np.diff(row_ptr)[rows]
     ptr = offsets(degree)
     return ptr, np.arange(ptr[-1]) + np.repeat(row_ptr[rows] - ptr[:-1], degree)
@@ -254,10 +242,7 @@ def places(kept: BoolArray) -> Int32Array:
 
 
 def interval(number: IntArray, starts: Int64Array) -> Int64Array:
-    """Return, for each number, the index of the interval that contains it.
-
-    `starts` holds the first number of every interval, ascending. Intervals may be empty.
-    """
+    """Return the index of each number's interval; `starts` ascend, and intervals may be empty."""
     return np.searchsorted(starts, number, side="right") - 1
 
 

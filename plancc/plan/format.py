@@ -1,8 +1,7 @@
 """The table `DATASETS`, which describes every dataset of a plan file.
 
-The table gives names, types, sizes, checks, and how a dataset is cut into parts. Reader, writer,
-digests and verifier follow the table. The normative document ``docs/reference/plan-format.md``
-shows the same facts.
+Reader, writer, digests and verifier follow the table. The normative document is
+``docs/reference/plan-format.md``.
 """
 
 from __future__ import annotations
@@ -91,24 +90,17 @@ class FileDataset:
     """Description of one dataset of the plan format.
 
     Attributes:
-        dtypes: Allowed dtypes in numpy's notation. "|S" allows strings of any length. The writer
-            stores an array with the dtype that the array has.
-        shape: Names of the dimensions, some with "+1". The header gives the sizes ``n``, ``p`` and
-            ``nnz``. ``rows`` is the number of local rows of all parts: n own rows, and the folded
-            rows. Other names have no given size, but equal names mean equal sizes.
-        when: Which plans have the dataset. A name in `EXCHANGES`: plans with this exchange.
-            `TYPES`: plans with types. `PARALLEL`: plans with parallel relations, which have the
-            same two types. "": all plans.
+        dtypes: Allowed dtypes in numpy's notation; "|S" allows strings of any length.
+        shape: Names of the dimensions, some with "+1"; equal names mean equal sizes. ``rows``
+            counts own and folded rows of all parts; the header gives ``n``, ``p`` and ``nnz``.
+        when: Which plans have the dataset: a name in `EXCHANGES`, `TYPES`, `PARALLEL`, or "" for
+            all.
         optional: Whether the dataset may be missing from these plans.
-        cut: Name of the offsets that cut the dataset into one piece for each part. Each piece has a
-            digest. The offsets are another dataset (itself perhaps cut by a third), `LOCAL_ROWS`,
-            or one row of `TYPE_PTR`. "": the dataset is one piece, which every rank reads whole.
-        ends: Only for a dataset of offsets, which ascend from 0: name of the dimension whose size
-            the last offset must equal. Readers check this.
-        below: Only for a dataset of numbers from 0: name of the dimension whose size every number
-            must be below. Readers check this.
-        rule: Only for vertex data: a rule that all entries must meet, as a phrase and as a function
-            of the array and n.
+        cut: Name of the offsets of the parts' pieces: a dataset, `LOCAL_ROWS`, or a row of
+            `TYPE_PTR`. "": one piece, which every rank reads.
+        ends: For ascending offsets from 0: the dimension whose size the last offset equals.
+        below: For numbers from 0: the dimension whose size every number is below.
+        rule: For vertex data: a rule as a phrase, and as a function of the array and n.
     """
 
     dtypes: tuple[str, ...]
@@ -122,17 +114,11 @@ class FileDataset:
 
     @property
     def shared(self) -> bool:
-        """Whether the dataset's pieces for two consecutive parts share one entry.
-
-        This is so for offsets: the last entry of one piece is the first entry of the next piece.
-        """
+        """Whether pieces of two consecutive parts share one entry, as in datasets of offsets."""
         return bool(self.ends and self.cut)
 
     def is_of(self, header: Header) -> bool:
-        """Return whether a plan with this header has the dataset.
-
-        If the dataset is optional, return whether the plan may have it.
-        """
+        """Return whether a plan with this header has, or if optional may have, the dataset."""
         if self.when in (TYPES, PARALLEL):
             types = header.types
             return types is not None and (self.when == TYPES or types.are_parallel)
@@ -206,12 +192,9 @@ GROUPS = tuple(dict.fromkeys(name.partition("/")[0] for name in DATASETS))
 
 
 def dataset_of(name: str) -> FileDataset:
-    """Return the description of a dataset by its name in the file.
+    """Return the description of a dataset by its name in the file; raise KeyError if unknown.
 
-    Raise KeyError for an unknown name.
-
-    If vertices have types, the names of datasets of vertex data end in "_of_k", where k is the
-    index of the type.
+    With vertex types, names of vertex data end in "_of_k", where k is the index of the type.
     """
     name, _, number = name.partition("_of_")
     found = DATASETS[name]
@@ -254,14 +237,7 @@ def header_attributes(header: Header) -> dict[str, str | int | bool]:
 
 
 def header_of(attributes: Mapping[str, Any]) -> Header:
-    """Return the header that these attributes store; the inverse of `header_attributes`.
-
-    Attributes that do not belong to the header are ignored.
-
-    Raises:
-        InputError: If an attribute is missing or has a wrong value, or if the values contradict
-            each other.
-    """
+    """Return the header that these attributes store; raise InputError if a value is wrong."""
     values: dict[str, Any] = {}
     for name, kind in HEADER_TYPES.items():
         value = attributes.get(name)
@@ -318,10 +294,7 @@ def _types_of(attributes: Mapping[str, Any]) -> Types | None:
 
 
 def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of an exchange, by their names in the file.
-
-    `step` is the name of what the exchange serves: a step, a hop, or link prediction.
-    """
+    """Return the arrays of an exchange, by their names in the file."""
     return {
         f"{step}/{prefix}_{name}": getattr(side, name)
         for prefix, side in (("send", exchange.send), ("recv", exchange.receive))
@@ -330,10 +303,7 @@ def exchange_arrays(step: str, exchange: Exchange) -> dict[str, npt.NDArray[Any]
 
 
 def exchange_of(step: str, arrays: Arrays) -> Exchange:
-    """Return the exchange of a step, of a hop or of links; the inverse of `exchange_arrays`.
-
-    `arrays` holds the arrays of the exchange, by their names in the file.
-    """
+    """Return the exchange of a step, of a hop or of links; the inverse of `exchange_arrays`."""
     return Exchange(
         *(
             Side(*(arrays[f"{step}/{prefix}_{name}"] for name in EXCHANGE_ARRAYS))
@@ -374,10 +344,7 @@ def vertex_data_from_arrays(
 ) -> VertexData:
     """Return vertex data from arrays by their names in the file; missing arrays become None.
 
-    This is the inverse of `vertex_data_arrays`.
-
-    Parameters:
-        types, vertices: For data by vertex type only: the types, and the vertex of every row.
+    Data by vertex type also need `types`, and the vertex of every row, `vertices`.
     """
 
     def data_of(end: str) -> VertexData:
@@ -396,10 +363,7 @@ def vertex_data_from_arrays(
 
 
 def most_classes(num_vertices: int) -> int:
-    """Return the largest number of classes that labels may have if the user gives no number.
-
-    The bound is above every number that `plancc.graph.bounds.check_classes` accepts from a file.
-    """
+    """Return the largest number of classes that labels may have if the user gives no number."""
     return CLASSES + CLASSES_PER_CLASS * num_vertices
 
 
@@ -414,11 +378,9 @@ def too_many_classes(classes: int, num_vertices: int) -> str:
 
 
 def vertex_data_problem(name: str, array: npt.NDArray[Any], num_vertices: int) -> tuple[str, str]:
-    """Check `array`, the entries of the dataset `name` of vertex data.
+    """Return two phrases: the rule for entries of vertex data `name`, and the first violation.
 
-    Returns:
-        Two phrases: the rule that every entry must meet; and the first entry that breaks the rule,
-        such as "there is -2", or "" if no entry does.
+    The second, such as "there is -2", is "" if every entry meets the rule.
     """
     rule = dataset_of(name).rule
     assert rule is not None

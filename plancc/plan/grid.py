@@ -1,8 +1,7 @@
 """Process grids: how the ranks of a grid plan or a feature plan share the parts.
 
-A grid plan holds the same tables as a row plan. Its parts are blocks of rows. The grid says which
-ranks share a part, and which rows and columns of H and A each rank holds (Tripathy et al. 2020,
-Table II; Wan et al. 2025, Section 3.1 for "feature"). P is the number of ranks:
+A part is a block of rows. The grid says which ranks share a part, and what each rank holds of H and
+A (Tripathy et al. 2020, Table II; Wan et al. 2025, Section 3.1 for "feature"; P ranks):
 
     scheme    parts      ranks of a part   a rank holds of H                 a rank holds of A
     1d        P          1                 the part's rows                   the part's rows
@@ -11,9 +10,8 @@ Table II; Wan et al. 2025, Section 3.1 for "feature"). P is the number of ranks:
     3d        Pr x Pl    Pc                some columns of the part's rows   one block of one layer
     feature   groups     P / groups        some of the part's rows           all rows of the part
 
-The number of the rank in process row i, process column j and layer k is ``(i * layers + k) *
-columns + j``. So the ranks of a part have consecutive numbers. The parts of a process row also have
-consecutive numbers.
+Process row i, process column j and layer k have rank ``(i * layers + k) * columns + j``. So the
+ranks of a part, and the parts of a process row, are consecutive.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ class Position(NamedTuple):
 class Piece(NamedTuple):
     """A range of rows of H that one broadcast sends, in one layer of the grid.
 
-    The ranks that receive these rows multiply the same range of columns of A by them.
+    The receiving ranks multiply the same range of columns of A by these rows.
 
     Attributes:
         first, last: The range is ``first:last`` in plan order.
@@ -67,19 +65,15 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """A process grid.
+    """A process grid; InputError is raised if the scheme does not allow its sizes.
 
     Attributes:
         scheme: One of `SCHEMES`.
         rows: Number of process rows; in "feature", number of groups.
-        columns: Number of process columns; in "1.5d", the replication factor c; in "feature", the
-            number of ranks in a group.
+        columns: Number of process columns: in "1.5d" the replication factor; in "feature" the ranks
+            of a group.
         layers: Number of grid layers. Only "3d" allows more than 1.
-        sparse: Whether ranks send each other only the rows that they need, in messages, instead of
-            broadcasts. Only "1d" and "1.5d" allow this.
-
-    Raises:
-        InputError: If the scheme does not allow a grid of these sizes.
+        sparse: Whether ranks send only needed rows, in messages; only for "1d" and "1.5d".
     """
 
     scheme: str
@@ -107,11 +101,7 @@ class Grid:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse a string such as "2d 4x4" or "1d 8 sparse", as `str` of a grid returns it.
-
-        Raises:
-            InputError: If the string does not describe a grid.
-        """
+        """Parse a grid as `str` prints it, such as "2d 4x4" or "1d 8 sparse"."""
         words = text.split(" ")
         try:
             names = ("rows", "columns", "layers")
@@ -165,10 +155,7 @@ class Grid:
         return rank // self.columns
 
     def ranks_of_row(self, rank: int) -> list[int]:
-        """Return the ranks in the process row and grid layer of `rank`, by process column.
-
-        These ranks share one part.
-        """
+        """Return the ranks in the process row and layer of `rank`, by column; they share a part."""
         first = self.part(rank) * self.columns
         return list(range(first, first + self.columns))
 
@@ -185,9 +172,8 @@ class Grid:
     def chunk(self, part: int) -> int:
         """Return the process column that needs the rows of H of this part, in a "1.5d" grid.
 
-        See Tripathy et al. 2020, Equation 3. Every process column gets floor(rows / columns) parts,
-        or one part more. Tripathy et al. give all left-over parts to the last process column, so
-        that all other process columns wait for it.
+        As in Tripathy et al. 2020, Equation 3, but left-over parts are spread over all columns, so
+        that none waits for the last column.
         """
         return part * self.columns // self.rows
 
@@ -199,10 +185,7 @@ class Grid:
         return width * column // self.columns, width * (column + 1) // self.columns
 
     def check_width(self, width: int) -> None:
-        """Raise InputError if a matrix of this width has too few columns for the grid.
-
-        A grid of scheme "feature" allows any width: a rank without a column waits for other ranks.
-        """
+        """Raise InputError if the grid needs more columns than `width`; "feature" allows any."""
         if self.splits_columns and width < self.columns:
             raise InputError(
                 f"grid '{self}' splits columns over {self.columns} ranks, but a layer is "
@@ -211,13 +194,10 @@ class Grid:
             )
 
     def share_of_rows(self, first: int, last: int, column: int) -> tuple[int, int]:
-        """Return the range ``first:last`` of rows that one rank of a part updates.
+        """Return the range of rows that one rank of a part updates, in scheme "feature".
 
-        This is for the scheme "feature"; the range is in plan order.
-
-        Parameters:
-            first, last: The part has the rows ``first:last`` in plan order.
-            column: Process column of the rank.
+        `column` is the rank's process column, and ``first:last`` the rows of the part, in plan
+        order.
         """
         start, stop = self.slice_of_columns(last - first, column)
         return first + start, first + stop
@@ -234,24 +214,16 @@ class Grid:
         return self.share_of_rows(first, last, self.position(rank).column)
 
     def parts_of_block(self, rank: int) -> tuple[int, int]:
-        """Return the range ``first:last`` of parts whose nonzeros a rank reads.
-
-        These are all parts of the rank's process row.
-        """
+        """Return the range ``first:last`` of the parts, in its process row, that a rank reads."""
         first = self.part(rank) // self.layers * self.layers
         return first, first + self.layers
 
     def pieces(self, part_ptr: Int64Array, layer: int = 0) -> list[Piece]:
         """Return the pieces that the ranks of one layer of the grid broadcast, one after another.
 
-        This follows Algorithms 1 and 3 of Tripathy et al. 2020. A square grid has one piece for
-        each process row. Other grids have lcm(rows, columns) pieces. So one process row holds all
-        rows of H that a piece has, and one process column holds all columns of A that the piece
-        has. In "1.5d" every part is a piece, and `Piece.column` is the process column that needs
-        the rows of the part (`chunk`).
-
-        Parameters:
-            part_ptr (int64[num_parts + 1]): First row of every part in plan order.
+        Algorithms 1 and 3 of Tripathy et al. 2020: a square grid has a piece for each process row,
+        others have lcm(rows, columns). In "1.5d" every part is a piece, and `Piece.column` is its
+        `chunk`.
         """
         parts = list(pairwise(part_ptr.tolist()))
         if self.scheme == "1.5d":

@@ -21,21 +21,16 @@ def cluster(
     overlap: float = 1.0,
     rated_pins: int = Coarsening.rated_pins,
 ) -> Any:
-    """Return the cluster of every vertex, numbered 0..m-1.
+    """Return the cluster of every vertex, numbered 0..m-1, int32[num_vertices].
 
     Parameters:
         nets: The hypergraph.
         order (int64[num_vertices]): Order in which vertices choose a cluster.
         together (int[num_vertices]): Only vertices with the same number may be in one cluster.
         heaviest (int64[num_constraints]): Largest weight of a cluster of several vertices.
-        overlap: A number in 0..1. Take two pins of a net that are not in the part of the net's
-            source. If the two pins are in one part and not in two parts, this share of the net's
-            cost is saved. The share is 1 for the volume, since the part receives the row once for
-            both pins. It is 0 for the edge cut, since each of the two pins costs 1 in any case.
+        overlap: Share of a net's cost that is saved if two of its pins, both outside the source's
+            part, share a part: 1 for the volume, 0 for the edge cut.
         rated_pins: See `Coarsening`.
-
-    Returns:
-        int32[num_vertices]
     """
     order, together = (np.ascontiguousarray(each, np.int64) for each in (order, together))
     return _cluster(nets, order, together, heaviest, rated_pins, overlap)
@@ -45,14 +40,10 @@ def cluster(
 def _cluster(
     nets: Any, order: Any, together: Any, heaviest: Any, max_pins: int, overlap: float
 ) -> Any:
-    """Visit the vertices in `order`, and let each vertex choose a cluster.
+    """Let each vertex in `order` that is alone in its cluster join the best cluster with room.
 
-    A vertex chooses only if its cluster has no other vertex yet. It joins the cluster with the
-    highest rating among the clusters that have room for it.
-
-    A vertex v rates a cluster by the nets that v shares with it. A net adds ``cost * overlap /
-    (pins - 1)`` for each of its pins in the cluster. If v or a pin in the cluster is the source of
-    the net, the net also adds ``cost * (1 - overlap)`` for each pair of source and pin.
+    A net of the vertex adds ``cost * overlap / (pins - 1)`` to a cluster's rating for each pin
+    there. It also adds ``cost * (1 - overlap)`` if the vertex or the pin is the net's source.
     """
     n, num_constraints = nets.weight.shape
     label = np.arange(n).astype(np.int32)
@@ -122,11 +113,7 @@ def _cluster(
 
 
 def contract(nets: Nets, label: Any) -> Nets:
-    """Build the hypergraph of clusters, without nets of one pin; equal nets are merged.
-
-    Nets are equal if they have the same pins, the same source and the same sizes of pins. Sources
-    and sizes are ignored if `nets` has none.
-    """
+    """Build the hypergraph of clusters, without nets of one pin; equal nets are merged."""
     num = int(label.max()) + 1
     *found, weight = _contract(nets, label, num)
     net_ptr, pins, size, cost, source = merge_equal_nets(*found)

@@ -48,14 +48,12 @@ class Prices(NamedTuple):
         target (float64[num_parts]): Number of nonzeros up to which a part costs nothing.
         weight (float64[num_parts]): Price of nonzeros above the target.
         cap (float64[num_parts]): Number of nonzeros above which no move may fill a part.
-        scale (float64[num_parts]): Mean capacity of the parts, divided by the part's capacity.
-            Kernels multiply nonzeros and loads by it before they compare parts.
-        row, message, nonzero, own_row: Load that each row, message, nonzero and owned row adds to a
-            side. A side is what one part sends, or what it receives.
+        scale (float64[num_parts]): Mean capacity of the parts, divided by the part's capacity;
+            multiplies nonzeros and loads before parts are compared.
+        row, message, nonzero, own_row: Load of each on a side: what a part sends, or receives.
         ceiling, pressure: Load above which a side has a cost, and the price of the excess.
-        fees (float64[m], m at least 1): Entry k is the fee of row k of a message; the last fee
-            applies to all further rows. Fees never rise from row to row. If messages or rows of
-            messages have a price, ``EdgeState.pair`` must not be empty.
+        fees (float64[m], m at least 1): Fee of row k of a message, never rising; the last applies
+            to all further rows. Fees and prices of messages need ``EdgeState.pair``.
     """
 
     target: Any
@@ -73,10 +71,7 @@ class Prices(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
-    """Compute the tolls of part q: the costs of small changes of its current load.
-
-    For the rows of `toll`, float64[6, num_parts], see `BURDEN` and the other constants.
-    """
+    """Compute the tolls of part q in rows `BURDEN` to `INTO` of `toll`, float64[6, num_parts]."""
     # Loads of both sides: OUT and INTO; their excess over the ceiling gives GIVE and TAKE.
     load = float(state.sums[q])
     nonzero = prices.nonzero * prices.scale[q]
@@ -134,11 +129,7 @@ def _move_owner(v: int, there: int, pattern: Any, state: Any, prices: Any, toll:
 
 @njit(cache=True, nogil=True)
 def _touched(e: int, state: Any, parts: Any) -> Any:
-    """Write the parts that net e touches into `parts`, ascending; return the entries written.
-
-    The time grows with the square of the number of these parts, so the kernels call the function
-    for short nets only.
-    """
+    """Write the parts of net e into `parts`, ascending, and return them; only for short nets."""
     num = 0
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         if state.count[s] > 0:
@@ -162,9 +153,8 @@ def _charged(state: Any, prices: Any) -> bool:
 def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any) -> float:
     """Return the fee of a row that a message gains (`more` 0) or loses (`more` -1).
 
-    The message goes between part q, which owns the net's vertex, and part m, which the net touches:
-    from q to m in the expand (`step` 1), from m to q in the fold (`step` 0). If the row is the only
-    row of the message, the fee includes the price of the message.
+    Part q owns the net's vertex. The message goes from q to m in the expand (`step` 1), from m to q
+    in the fold (`step` 0).
     """
     sender, receiver = (q, m) if step == 1 else (m, q)
     rows = pair[step, sender, receiver] + more
@@ -177,10 +167,7 @@ def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any
 
 @njit(cache=True, nogil=True)
 def _saved(e: int, q: int, state: Any, prices: Any, toll: Any) -> float:
-    """Return the cost that is saved if net e no longer touches part q.
-
-    Part q does not own the vertex of net e.
-    """
+    """Return the cost saved if net e leaves part q, which does not own the net's vertex."""
     n = len(state.owner)
     # Nets below n are rows (fold: parts send to the owner), from n on columns (expand: the
     # owner sends to parts); `GIVE + step` and `TAKE - step` are the tolls of either direction.
@@ -208,9 +195,7 @@ def _clear_counts(e: int, state: Any, mine: Any) -> None:
 def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool) -> int:
     """Move nonzeros of the nets in `order` where this lowers the cost; return how many moved.
 
-    First, each nonzero of a net may move alone. Then, for each part that the net touches, all
-    nonzeros of the net in this part may move together. If `anywhere`, a nonzero of an overweight
-    part may also move to the lightest part.
+    If `anywhere`, a nonzero of an overweight part may also move to the lightest part.
     """
     num_parts = len(state.sums)
     toll = _tolls(state, prices)
@@ -288,11 +273,7 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
 def _best_part(  # type: ignore[no-untyped-def]
     e, f, q, saved, lightest, mine, theirs, state, prices, toll
 ):
-    """Return the best part for a nonzero of part q in nets e and f; -1 if it should stay in q.
-
-    `saved` is the cost saved when the nonzero leaves q. `mine` is the number of pins of e in every
-    part. `theirs` is scratch, all false before and after.
-    """
+    """Return the best part for a nonzero of nets e and f in part q; -1 if it should stay."""
     n = len(state.owner)
     paired = _charged(state, prices)
     step_e, step_f = (1, 0) if e >= n else (0, 1)
@@ -350,17 +331,9 @@ def _best_part(  # type: ignore[no-untyped-def]
 def _leave(  # type: ignore[no-untyped-def]
     e, q, pins, mine, added, goal, pattern, state, prices, toll
 ):
-    """Move all nonzeros that net e has in part q to other parts, if this lowers the cost.
+    """Move all nonzeros of net e out of part q if the cost falls; return how many moved.
 
-    Net e is a row or a column of the matrix. It touches each of these other parts already, so
-    afterwards it touches one part less. Part q does not own the vertex of net e. Returns the number
-    of nonzeros that moved.
-
-    Parameters:
-        pins (int64[m]): The nonzeros of e in q.
-        mine (int64[num_parts]): Number of nonzeros that e has in every part; updated.
-        added (int64[num_parts]): Scratch, zero before and after.
-        goal (int32[at least m]): Scratch.
+    The nonzeros go to parts that e touches already. Part q must not own the net's vertex.
     """
     n = len(state.owner)
     owner = state.owner[e % n]
@@ -437,15 +410,7 @@ def _stuck(  # type: ignore[no-untyped-def]
 ):
     """Whether it is certain that the cost would not fall if net e left part q.
 
-    `pins` are the nonzeros of e in q. Every nonzero is also a pin of a second net. If the second
-    net touches only q, moving the nonzero costs one row. The function adds up these costs, and
-    upper bounds on what the moves save.
-
-    Parameters:
-        value: Cost saved when net e no longer touches q.
-        relief: Cost saved when q has one nonzero less.
-        most: Upper bound on the cost saved by moving one nonzero out of q if no other pin of its
-            second net is in q.
+    `most` bounds the cost saved by moving a nonzero whose second net has no other pin in q.
     """
     for k in pins:
         f = other(k, e, pattern)
@@ -464,9 +429,7 @@ def _stuck(  # type: ignore[no-untyped-def]
 def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
     """Change the owners of vertices in `order` where the cost falls; return how many changed.
 
-    Suppose that the cost falls further if all nonzeros of the vertex's row leave the old owner's
-    part. Then these nonzeros move too, to the new owner's part or to other parts. The same holds
-    for the nonzeros of the column. Fees of messages are ignored.
+    Nonzeros in the old part move too if this helps. Fees of messages are ignored.
     """
     n, num_parts = len(state.owner), len(state.sums)
     toll = _tolls(state, prices)
@@ -524,15 +487,10 @@ def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
 def _staying(
     e: int, q: int, pins: Any, mine: Any, bonus: Any, pattern: Any, state: Any, toll: Any
 ) -> Any:
-    """Compute the cost saved if all nonzeros of net e leave part q, which owns the net's vertex.
+    """Return the cost saved if net e leaves part q, and the number of nonzeros that move.
 
-    The diagonal nonzero is left out, since it always moves with the owner. The other nonzeros are
-    written into `pins`. Entry r of `bonus` is the additional saving if they move to part r: one row
-    for each nonzero whose other net touches r.
-
-    Returns:
-        base: The cost saved; -inf if one of the nonzeros may not move.
-        num: Number of nonzeros in `pins`.
+    Part q owns the net's vertex. The cost is -inf if a nonzero may not move. The nonzeros, without
+    the diagonal, go into `pins`; `bonus` gets the additional saving in each other part.
     """
     num, base = 0, 0.0
     for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):
@@ -568,11 +526,7 @@ def _staying(
 def _best_owner(  # type: ignore[no-untyped-def]
     v, q, weight, mine, base, num, bonus, state, prices, toll
 ):
-    """Return the part that should own vertex v instead of part q; -1 if no part is better.
-
-    `weight` is the number of diagonal nonzeros of v, 0 or 1; a diagonal nonzero moves with v.
-    `base`, `num` and `bonus` are results of `_staying` for the row and the column of v.
-    """
+    """Return the part that should own vertex v instead of part q; -1 if no part is better."""
     n = len(state.owner)
     best, best_value = -1, TINY
     for r in range(len(state.sums)):
@@ -618,9 +572,6 @@ def _best_owner(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _strain(load: float, more: float, prices: Any) -> float:
-    """Return how much the penalty of a load rises if `more` is added to the load.
-
-    The load is what a part sends, or what it receives.
-    """
+    """Return how much the penalty of a side's load rises if `more` is added to the load."""
     cost = penalty(load + more, prices.ceiling, prices.pressure)
     return cost - penalty(load, prices.ceiling, prices.pressure)

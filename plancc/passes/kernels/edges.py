@@ -29,10 +29,9 @@ class MatrixPattern(NamedTuple):
     """The pattern of a matrix by rows and by columns; it never changes.
 
     Attributes:
-        net_ptr (int64[2n + 1]): Every row is a net of its nonzeros, and so is every column. The
-            nonzeros of net e are ``pins[net_ptr[e]:net_ptr[e + 1]]``.
-        pins (int64[2 * nnz]): Index in the CSR of every nonzero, sorted by net. Each nonzero occurs
-            twice, in its row and in its column.
+        net_ptr (int64[2n + 1]): Offsets into `pins` of each net, which is a row or a column.
+        pins (int64[2 * nnz]): CSR indices of nonzeros by net; each occurs in its row and its
+            column.
         row, column (int32[nnz]): Row and column of every nonzero.
         diagonal (int64[n]): Index of nonzero (v, v) in the CSR; -1 if there is none.
         movable (bool[nnz]): Whether a nonzero may move alone; False on the diagonal.
@@ -51,21 +50,16 @@ class MatrixPattern(NamedTuple):
 class EdgeState(NamedTuple):
     """Owners of the rows and nonzeros of a `MatrixPattern`, with counts that follow from them.
 
-    Moves change all arrays except `slot_ptr`.
-
     Attributes:
         owner (int32[n]): Owner of every vertex.
         nonzeros (int32[nnz]): Owner of every nonzero.
-        slot_ptr, part, count, spread: Number of pins of each of the 2n nets in every part, stored
-            as in `plancc.passes.kernels.state.State`.
+        slot_ptr, part, count, spread: Pins of nets in parts, as in
+            `plancc.passes.kernels.state.State`.
         sums, rows (int64[num_parts]): Number of nonzeros, and of vertices, that a part owns.
-        sent, received (int64[num_parts]): Number of rows that a part sends, and receives, in expand
-            and fold together.
-        messages_sent, messages_received (int64[num_parts]): Number of messages that a part sends,
-            and receives; 0 if `pair` is empty.
-        pair (int32[2, num_parts, num_parts], or int32[2, 0, 0]): Number of rows that one part sends
-            to another, in the fold (index 0) and in the expand (index 1). Empty if messages do not
-            matter.
+        sent, received (int64[num_parts]): Rows that a part sends, and receives, in expand and fold.
+        messages_sent, messages_received (int64[num_parts]): Messages; 0 if `pair` is empty.
+        pair (int32[2, num_parts, num_parts], or int32[2, 0, 0]): Rows from one part to another, in
+            the fold (0) and in the expand (1); empty if messages do not matter.
     """
 
     owner: Any
@@ -84,13 +78,9 @@ class EdgeState(NamedTuple):
 
 
 def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
-    """Sort the nonzeros of a CSR pattern by rows and by columns.
+    """Sort the nonzeros of a CSR pattern by rows and by columns, in about 24 bytes per nonzero.
 
-    The result takes about 24 bytes per nonzero.
-
-    Parameters:
-        movable (bool[nnz]): Whether each nonzero may change its owner; None: all nonzeros may. The
-            owner of a vertex may change if all nonzeros of its row may change their owners.
+    A vertex's owner may change if all nonzeros of its row may (`movable`, bool[nnz]).
     """
     n = len(indptr) - 1
     row = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
@@ -113,11 +103,7 @@ def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
 def owners_of(
     pattern: MatrixPattern, owner: Any, nonzero_owner: Any, num_parts: int, with_pairs: bool = False
 ) -> EdgeState:
-    """Copy the given owners, and count the pins of every net in every part, and the traffic.
-
-    The counts of pins take at most 16 bytes per nonzero and 16 bytes per row. If `with_pairs`,
-    messages are counted too (`EdgeState.pair`).
-    """
+    """Copy the owners; count the traffic and the pins of every net in every part."""
     size = np.minimum(np.diff(pattern.net_ptr) + 1, num_parts)
     slot_ptr = np.concatenate([[0], np.cumsum(size)])
     state = EdgeState(
@@ -206,11 +192,7 @@ def delete(e: int, q: int, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def send(e: int, m: int, rows: int, state: Any) -> None:
-    """Add `rows` rows to the traffic between part m and the part that owns the vertex of net e.
-
-    If `rows` is negative, rows are removed. If net e belongs to a column, the owner sends rows to m
-    (expand); if it belongs to a row, m sends partial sums to the owner (fold).
-    """
+    """Add `rows` to the traffic of part m and net e's owner: expand for columns, fold for rows."""
     n = len(state.owner)
     q = state.owner[e % n]
     if e >= n:
@@ -221,10 +203,7 @@ def send(e: int, m: int, rows: int, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def send_all(e: int, rows: int, state: Any) -> None:
-    """Add `rows` rows to the traffic between each part that net e touches and the vertex's owner.
-
-    The owner is the part that owns the vertex of net e. See `send`.
-    """
+    """Add `rows` rows to the traffic between the owner of net e's vertex and each part of e."""
     q = state.owner[e % len(state.owner)]
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         if state.count[s] > 0 and state.part[s] != q:

@@ -1,14 +1,11 @@
 """Ejection chains: sequences of moves into full parts, where each full part ejects another vertex.
 
-If parts have few rows, they have little room, and most moves that would save rows lead into full
-parts. A chain makes such a move anyway. The part is then above its limit, and ejects the vertex
-whose move costs the fewest rows. This vertex goes to a part with room, or to the next full part
-(Glover, 1996, "Ejection chains, reference structures and alternating path methods"; for balanced
-partitions Sanders and Schulz, 2013, who search for negative cycles).
+The ejected vertex, the cheapest to move, goes to a part with room or to the next full part. A
+closed sequence that saves rows can start where all partial sums of saved rows are positive. So a
+chain is undone as soon as its moves save 0 rows or fewer.
 
-Consider a closed sequence of moves that saves rows in total. It can always start at a move from
-which all partial sums of saved rows are positive. So a chain is given up, and undone, as soon as
-the moves made so far save 0 rows or fewer in total.
+Glover, 1996, "Ejection chains, reference structures and alternating path methods"; for balanced
+partitions Sanders and Schulz, 2013, who search for negative cycles.
 """
 
 from __future__ import annotations
@@ -44,12 +41,10 @@ def _relieves(v: int, limit: Any, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _options(v: int, limit: Any, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Find the best part for v among the parts with room for v, and among all parts.
+    """Find the best part for v among the parts with room for v, and among all parts; -1 if none.
 
     Returns:
-        part, gain: Best part with room, -1 if there is none; rows saved by the move.
-        any_part, any_gain: Best part of all, -1 if there is none; rows saved by the move.
-        looked: Number of parts that were rated.
+        part, gain, any_part, any_gain, looked: Both parts with rows saved; number of parts rated.
     """
     num, base = rate(v, nets, state, score, seen)
     here = state.owner[v]
@@ -73,15 +68,10 @@ def eject(
 ) -> Any:
     """Run ejection chains from the vertices in `order`; the volume never rises.
 
-    In a chain, a vertex moves to a full part, which ejects another vertex to a further part, and so
-    on.
-
     Parameters:
         order (int64[m]): Vertices from which chains start; only these vertices move.
-        limit (float64[num_parts, num_constraints]): Limits of the parts. All parts must be within
-            their limits before the call; they are within their limits after it.
-        depth: Largest number of moves in a chain.
-        tries: Largest number of vertices that are tried when a full part ejects a vertex.
+        limit (float64[num_parts, num_constraints]): Limits, which all parts meet before the call.
+        depth, tries: Largest number of moves in a chain, and of vertices tried in a full part.
         most: Number of computed gains after which no further chain begins.
         chain (Chains): The vertices of `order` in every part; updated.
 

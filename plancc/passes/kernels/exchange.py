@@ -1,10 +1,8 @@
 """Exchanges of vertices between two parts, which lower the overload and add few rows to the volume.
 
-A part above a limit gives a vertex to a part with room, and takes back one vertex or none. If there
-are several constraints, moves of single vertices are soon impossible, since every part has reached
-its limit in one of the constraints. An exchange can lower a part's weight in one constraint, and
-leave its other weights nearly unchanged. Exchanges of two vertices for one did not help on any
-graph of the ablation (`python -m benchmarks ablation`).
+With several constraints, single moves are soon impossible, since every part is full in one of them.
+An exchange can lower one weight of a part and nearly keep the others. Two vertices for one did not
+help in the ablation (`python -m benchmarks ablation`).
 """
 
 from __future__ import annotations
@@ -39,8 +37,7 @@ class Rules(NamedTuple):
 
     Attributes:
         limit (float64[num_parts, num_constraints]): Largest weights of the parts.
-        unit (float64[num_parts, num_constraints]): How much one unit of weight above the limit adds
-            to the overload.
+        unit (float64[num_parts, num_constraints]): Overload of one unit of weight above the limit.
         share: Smallest share of the giving part's overload that an exchange must remove.
         tries: Largest number of parts that are tried as partners in an exchange.
     """
@@ -67,10 +64,7 @@ class Scratch(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def chains(vertices: Any, owner: Any, num_parts: int) -> Any:
-    """Return a `Chains` with a list for every part, of the vertices in `vertices` that it owns.
-
-    In each list, the vertices are in the reverse order of `vertices`.
-    """
+    """Return lists of the vertices in `vertices` for every part (`Chains`), in reverse order."""
     first = np.full(num_parts, -1, dtype=np.int32)
     after = np.full(len(owner), -1, dtype=np.int32)
     before = np.full(len(owner), -1, dtype=np.int32)
@@ -111,10 +105,7 @@ def give(v: int, there: int, chain: Any, nets: Any, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
-    """Return the part of a random pin of a random net of v; it may be v's own part.
-
-    If v has no nets, return v's own part.
-    """
+    """Return the part of a random pin of a random net of v; v's own part if v has no nets."""
     start, end = nets.vertex_ptr[v], nets.vertex_ptr[v + 1]
     if start == end:
         return state.owner[v]
@@ -125,10 +116,7 @@ def _neighbour(v: int, nets: Any, state: Any, rng: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _sorted_by_weight(q: int, c: int, sorted_by: Any, chain: Any, nets: Any) -> Any:
-    """Return the vertices of part q in ascending order of their weight in constraint c.
-
-    The order is computed at the first call, and kept in `sorted_by`.
-    """
+    """Return the vertices of part q in ascending order of their weight in constraint c."""
     at = c * len(chain.size) + q
     # sorted at the first use; `_give` keeps the order
     if len(sorted_by[at]) == 0:
@@ -161,11 +149,7 @@ def _give(v: int, there: int, sorted_by: Any, chain: Any, nets: Any, state: Any)
 
 @njit(cache=True, nogil=True)
 def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: Any) -> int:
-    """Choose vertices whose move to part `there` costs few rows; return the number of vertices.
-
-    The vertices, at most SAMPLE, are written into `chosen`, with their weights and gains. `members`
-    are the vertices of a part, sorted by weight. Light and heavy vertices are chosen.
-    """
+    """Choose at most SAMPLE vertices whose move to `there` costs few rows; return how many."""
     num = min(len(members), SAMPLE)
     for k in range(num):
         # Cut the members, sorted by weight, into `num` stretches, and choose one vertex of each, so
@@ -188,10 +172,7 @@ def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: A
 
 @njit(cache=True, nogil=True)
 def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float:
-    """Return how much the overload of both parts falls if weight moves from `here` to `there`.
-
-    `change`, int64[num_constraints], is the weight that moves.
-    """
+    """Return how much the overload of both parts falls if weight moves from `here` to `there`."""
     relief = 0.0
     for c in range(len(change)):
         # relief = unit * overload before - unit * overload after, at both parts
@@ -204,11 +185,7 @@ def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float
 
 @njit(cache=True, nogil=True)
 def _overload(q: int, state: Any, rules: Any) -> Any:
-    """Return the overload of part q, and the constraint that contributes most to the overload.
-
-    The overload is the weight above the part's limits, in the units ``rules.unit``, summed over the
-    constraints.
-    """
+    """Return part q's overload in ``rules.unit``, and the constraint that contributes most."""
     total, most, worst = 0.0, 0.0, 0
     for c in range(rules.limit.shape[1]):
         over = rules.unit[q, c] * max(state.sums[q, c] - rules.limit[q, c], 0.0)
@@ -220,17 +197,10 @@ def _overload(q: int, state: Any, rules: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, rules: Any) -> Any:
-    """Find the best exchange of one vertex of part `here` for one or no vertex of part `there`.
-
-    The value of an exchange is the fall of the overload per row that the exchange costs.
-
-    Parameters:
-        num (int64[2]): Number of candidates in `mine`, and in `theirs`.
-        mine, theirs (Scratch): Candidates of parts `here` and `there`.
+    """Find the exchange of both parts that lowers the overload most per row that it costs.
 
     Returns:
-        value, i, j: Value of the best exchange, and indices of its vertices in `mine` and `theirs`;
-            j is -1 if no vertex comes back, i is -1 if no exchange is good enough.
+        value, i, j: The fall per row; indices of the vertices in `mine` and `theirs`, or -1.
     """
     least = max(rules.share, TINY) * _overload(here, state, rules)[0]
     change = np.empty(rules.limit.shape[1], dtype=np.int64)
@@ -258,22 +228,16 @@ def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, 
 def exchange(
     over: Any, roomy: Any, num_roomy: Any, chain: Any, nets: Any, state: Any, rules: Any, rng: Any
 ) -> int:
-    """Lower the overload of the parts in `over` by exchanges of vertices, part after part.
+    """Lower the overload of the parts in `over` by exchanges; return the number of exchanges.
 
     No exchange raises the total overload of all parts, and no exchange empties a part.
 
     Parameters:
         over (int64[k]): Parts above their limits.
-        roomy (int64[num_constraints + 1, num_parts]): Every row of this array lists all parts, the
-            parts with most room first. Row c is sorted by the room in constraint c. The last row is
-            sorted by the smallest room that a part has in any constraint.
+        roomy (int64[num_constraints + 1, num_parts]): All parts by descending room: row c by
+            constraint c, the last row by the smallest room in any constraint.
         num_roomy (int64[num_constraints]): For every constraint, the number of parts with room.
         chain (Chains): The vertices that may move, in every part.
-        rules (Rules): Rules of exchanges.
-        rng (numpy.random.Generator): Random numbers.
-
-    Returns:
-        Number of exchanges.
     """
     width = rules.limit.shape[1]
     mine = Scratch(

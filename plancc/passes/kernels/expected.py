@@ -1,14 +1,12 @@
 """Kernels that lower the expected volume of mini-batches, and a penalty for parts above the limit.
 
-Suppose that a part has c pins of a net, but not the net's source, the row that is sent. Then the
-part needs this row with probability ``reach[c]`` (`plancc.sampling.batch.Inclusion`). So a
-partition costs
+A part with c pins of a net, but not the net's source, needs the source's row with probability
+``reach[c]`` (`plancc.sampling.batch.Inclusion`). So a partition costs
 
     sum over nets of cost * sum over parts other than the source's of reach[pins in the part]
 
-If reach is 0, 1, 1, ..., this cost is the volume; if reach is 0, 1, 2, ..., it is the edge cut. On
-coarse levels, the size of a pin is the number of original pins in its cluster. So the cost is exact
-on all levels.
+With reach 0, 1, 1, ... the cost is the volume; with 0, 1, 2, ... the edge cut. On coarse levels,
+pins count with their size, so that the cost is exact.
 """
 
 from __future__ import annotations
@@ -25,10 +23,7 @@ from plancc.passes.presets import BOUND_ROUNDING, TINY
 
 @njit(cache=True, nogil=True)
 def expected(nets: Any, state: Any, reach: Any) -> float:
-    """Return the expected number of rows sent.
-
-    For every net, the expectation assumes that the net's source is in the mini-batch.
-    """
+    """Return the expected number of rows sent, if the source of every net is in the mini-batch."""
     total = 0.0
     for e in range(len(state.spread)):
         if state.spread[e] == 1:
@@ -44,26 +39,17 @@ def expected(nets: Any, state: Any, reach: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _is_wide(v: int, e: int, nets: Any, state: Any) -> bool:
-    """Whether net e is wide for vertex v, so that `_rate` only bounds what a move of v saves in it.
-
-    A wide net touches several parts, is not the net of v, and has so many pins that `State` keeps
-    a count for every part.
-    """
+    """Whether net e is wide for v: not v's own, on several parts, with a count for every part."""
     dense = state.slot_ptr[e + 1] - state.slot_ptr[e] == len(state.sums)
     return dense and nets.source[e] != v and state.spread[e] > 1
 
 
 @njit(cache=True, nogil=True)
 def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, seen: Any) -> Any:
-    """Compute, for every part, an upper bound on the cost saved by moving v to the part.
+    """Compute upper bounds on the cost saved by moving v to each part; return num and base.
 
-    The bounds treat wide nets (`_is_wide`) as if they touched every part. The parts that v's other
-    nets touch are written into ``seen[:num]``, except v's own part. If q is one of these parts, a
-    move to q saves at most ``base + score[q]``; a move to any other part saves at most `base`.
-    `_rate_wide` makes the bounds exact. The caller resets `score` and `touched` to 0.
-
-    Returns:
-        num, base
+    The bound is ``base + score[q]`` for q in ``seen[:num]``, else `base`. The caller resets `score`
+    and `touched`.
     """
     here, base, num = state.owner[v], 0.0, 0
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
@@ -123,11 +109,7 @@ def _rate_wide(
     touched: Any,
     seen: Any,
 ) -> Any:
-    """Make the bounds of `_rate` exact, by computing what a move of v saves in wide nets.
-
-    The arrays that `_rate` has filled are changed in place. Returns the new `num` and `base`, as
-    `_rate` does.
-    """
+    """Make the bounds of `_rate` exact, in place; return the new `num` and `base`."""
     here, num_parts = state.owner[v], len(state.sums)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]
@@ -153,21 +135,10 @@ def _rate_wide(
 
 @njit(cache=True, nogil=True)
 def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -> Any:
-    """Move every vertex in `order` to the part that lowers cost plus penalty most.
+    """Move every vertex in `order` to the part with the least cost plus penalty.
 
-    A vertex stays in its part if no move lowers this sum. Nets of hubs touch very many parts, and
-    it takes long to rate all these parts. So the parts are rated only if the upper bounds of
-    `_rate` show that a move may lower the sum.
-
-    Parameters:
-        order (int64[m]): Vertices, in the order in which they move.
-        reach (float64[k]): Probabilities, ascending, as in the formula at the top of this module. A
-            pin's size is the number of original pins in its cluster; k must exceed the total size
-            of the pins of every net.
-        bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
-
-    Returns:
-        moved, evaluations: Number of vertices moved, and number of gains computed.
+    Returns the numbers of vertices moved and of gains computed. `reach` must be longer than the
+    total size of the pins of any net.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts)

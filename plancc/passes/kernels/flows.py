@@ -1,21 +1,15 @@
 """Kernels that find minimum cuts between two parts, on the hypergraph around their boundary.
 
-For a pair of parts, only nets with pins in both parts matter. If such a net no longer touches one
-of the two parts, its cost is saved, even if it touches other parts. The hypergraph is turned into a
-flow network (Lawler, 1973). Every net becomes two nodes of this network, *in* and *out*, and an arc
-from *in* to *out* whose capacity is the net's cost. Arcs of unbounded capacity lead from every pin
-to *in*, and from *out* to every pin. Vertices far from the boundary stay in their part. In one
-part, these vertices are merged into one terminal, the source of the flow; in the other part, into
-another terminal, the target. Then a minimum cut of the network is the division of the vertices that
-has the least volume.
+In the flow network (Lawler, 1973), a net is an arc from node *in* to node *out*, whose capacity is
+the net's cost. Arcs of unbounded capacity lead from every pin to *in*, and from *out* to every pin.
+The vertices of a part far from the boundary are merged into a terminal.
 
 FlowCutter balances the cuts (Hamann and Strasser, 2018; on hypergraphs Gottesbueren, Hamann and
-Wagner, 2019). A maximum flow gives two minimum cuts, one close to the source and one close to the
-target. As long as neither cut is balanced, the lighter of the two sides is extended: it takes in
-one vertex beyond its cut (*piercing*), and the flow is augmented from this vertex.
+Wagner, 2019). While neither minimum cut is balanced, the lighter side takes in a vertex beyond its
+cut (*piercing*), and the flow is augmented.
 
-Finding a cut does not change the `State`. The best division of a pair depends only on pins in its
-two parts. So cuts of disjoint pairs can be found in parallel, and then applied one after another.
+Finding a cut depends only on pins in the two parts, and does not change the `State`. So disjoint
+pairs can be cut in parallel.
 """
 
 from __future__ import annotations
@@ -42,20 +36,18 @@ DEEPEST = 1 << 15
 class CutNetwork(NamedTuple):
     """The hypergraph around the boundary of a pair of parts, which are called part 0 and part 1.
 
-    Vertex 0 is a terminal: it stands for all vertices of part 0 that must stay. Vertex 1 is the
-    terminal of part 1.
+    Vertices 0 and 1 are terminals: all vertices of part 0, and of part 1, that must stay.
 
     Attributes:
-        vertex (int32[v]): For every vertex of the network, its index in the whole hypergraph; -1
-            for terminals.
+        vertex (int32[v]): Index of every vertex in the whole hypergraph; -1 for terminals.
         part (int8[v]): Part of every vertex before the cut, 0 or 1.
         depth (int32[v]): Number of nets on the shortest path from the boundary, at least 1.
         weight (int64[v, num_constraints]): Weights of the vertices.
-        net_ptr, pins, cost (int64[m + 1], int32[num_pins], int64[m]): The nets. Nets that have both
-            terminals are left out, since they are cut in any case.
+        net_ptr, pins, cost (int64[m + 1], int32[num_pins], int64[m]): The nets, except nets that
+            have both terminals.
         net_of (int32[num_pins]): The net of every pin.
-        vertex_ptr, pins_of (int64[v + 1], int32[num_pins]): For every vertex, the indices of its
-            pins in `pins`: vertex x has ``pins_of[vertex_ptr[x]:vertex_ptr[x + 1]]``.
+        vertex_ptr, pins_of (int64[v + 1], int32[num_pins]): Offsets and indices in `pins` of the
+            pins of every vertex.
     """
 
     vertex: Any
@@ -74,13 +66,10 @@ class Region(NamedTuple):
     """Bounds on the size of the network of a pair of parts, and on the work for its cut.
 
     Attributes:
-        room (float64[2, num_constraints]): For each of the two parts, the largest total weight of
-            the vertices that may move.
-        max_degree: For each of the two parts, the largest sum of the degrees of the vertices that
-            may move; the degree of a vertex is its number of nets.
+        room (float64[2, num_constraints]): Largest total weight that may leave each part.
+        max_degree: Largest sum, for each part, of the numbers of nets of vertices that may move.
         max_pins: Nets with more pins are left out, and the cut ignores them.
-        max_work: Largest number of nodes that the search for a cut may visit, divided by the number
-            of nodes in the network.
+        max_work: Largest number of visited nodes, divided by the nodes of the network.
     """
 
     room: Any
@@ -91,16 +80,15 @@ class Region(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
-    """For several disjoint pairs of parts, list the nets that touch both parts of the pair.
+    """List the nets that touch both parts of each of several disjoint pairs.
 
     Parameters:
-        partner (int64[num_parts]): For every part, the other part of its pair; the part itself if
-            it is in no pair.
+        partner (int64[num_parts]): For every part, the other part of its pair, or the part itself.
         max_spread: Largest number of parts that a net may touch; other nets are left out.
 
     Returns:
-        ptr (int64[num_parts + 1]), nets (int32[m]): If q is the part of a pair that has the lower
-            number, the nets of this pair are ``nets[ptr[q]:ptr[q + 1]]``.
+        ptr (int64[num_parts + 1]), nets (int32[m]): The nets, with offsets by the pair's lower
+            part.
     """
     num_parts = len(partner)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
@@ -138,13 +126,10 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
-    """List the pairs of parts that share nets, with the total cost of the shared nets.
+    """List pairs of parts, ascending, that share nets, with the total cost of the shared nets.
 
-    Nets that touch more than `max_spread` parts are left out. If there are more than `most` pairs,
-    the list has only some of them, but more than `most`.
-
-    Returns:
-        one, two, cost (int64[num_pairs]): Pairs with ``one < two``, ascending.
+    Nets on more than `max_spread` parts are left out. The list is incomplete if it has more than
+    `most` pairs.
     """
     num_parts = len(state.sums)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
@@ -193,18 +178,7 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, state: Any) -> Any:
-    """Build the hypergraph around the boundary of a pair of parts (the cut network).
-
-    Parameters:
-        pair (int64[2]): The two parts.
-        cut_nets (int32[m]): Nets with pins in both parts.
-        region (Region): Bounds of the network.
-        place (int32[num_vertices + num_nets]): Scratch, -1 before and after.
-
-    Returns:
-        The `CutNetwork`, and an int: the total cost of the nets in the network that touch both
-        parts before the cut.
-    """
+    """Return the `CutNetwork` of a pair, and the cost of its nets that touch both parts."""
     n, num_constraints = nets.weight.shape
     # Phase 1, the region: breadth first from the boundary of each part, until `region` is full.
     # `place[v]` is the number of vertex v in the network, `place[n + e]` a mark of net e.
@@ -334,24 +308,20 @@ class CutFlow(NamedTuple):
     """A flow from the source (vertex 0) to the target (vertex 1), and the state of two searches.
 
     Side 0 searches the residual network from the source along the arcs; side 1 searches from the
-    target against the arcs. Each side numbers the nodes so that both can use the same code: first
-    the v vertices, then the *near* nodes of all m nets, then their *far* nodes. A search enters a
-    net at its near node. It is the node *in* of the net for side 0, and the node *out* for side 1.
-
-    The first index of an array whose first dimension is 2 is the side; `sent` is an exception.
+    target against the arcs. Each side numbers v vertices, then *near* and then *far* nodes of m
+    nets. A search enters a net at its near node: *in* for side 0, *out* for side 1. The first index
+    of arrays [2, ...] is the side, except in `sent`.
 
     Attributes:
-        sent (int64[2, num_pins]): Flow from every pin into its net (index 0), and from the net to
-            the pin (index 1).
+        sent (int64[2, num_pins]): Flow from every pin into its net (0), and back (1).
         through (int64[m]): Flow through every net.
         reached (bool[2, v + 2 m]): Whether the side has reached a node.
         fixed (bool[2, v]): Whether a vertex belongs to the side, and must stay there.
         order (int32[2, v]): The vertices that the side has reached, in order of the search.
-        behind (int64[2, 2, v]): For every side, two heaps of the vertices that it could take in
-            next, `FREE` and `COSTLY`.
+        behind (int64[2, 2, v]): Heaps `FREE` and `COSTLY` of vertices that a side could take next.
         listed (bool[2, v]): Whether a vertex has been put into a heap of the side.
-        number (int64[2, 5]): For every side: the number of vertices reached, how many of these are
-            fixed, the sizes of the two heaps, and 1 if all other vertices are listed, else 0.
+        number (int64[2, 5]): Vertices reached, fixed vertices, sizes of both heaps, and 1 if all
+            other vertices are listed, else 0.
         work (int64[1]): Number of nodes that searches and augmenting paths have visited.
         weight (int64[2, num_constraints]): Weight of the vertices that the side has reached.
         level, arc, queue, path, path_pin, room (v + 2 m entries each): Scratch; levels and arcs are
@@ -405,16 +375,8 @@ def empty_flow(net: Any) -> Any:
 def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
     """Search breadth first from ``queue[:num]``, through nodes that the side has not reached yet.
 
-    The nodes are nodes of the flow network (`CutFlow`). The search writes the visited nodes into
-    `queue`, and their distances plus 1 into `level`. If it finds a fixed vertex of the other side,
-    it visits no node that is further away.
-
-    Parameters:
-        num: Number of nodes in `queue` from which the search starts.
-
-    Returns:
-        end, found: Number of visited nodes, and whether a fixed vertex of the other side is among
-            them.
+    Returns the number of visited nodes, and whether a fixed vertex of the other side is among them.
+    `queue` gets the nodes, `level` their distances plus 1.
     """
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow = flow.sent[side], flow.sent[1 - side]
@@ -470,10 +432,7 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
-    """Send `amount` units of flow along the path ``flow.path[:length]`` of the flow network.
-
-    Returns the number of nodes on the path before its first full arc; `length` if no arc is full.
-    """
+    """Send flow along ``path[:length]``; return how many nodes come before its first full arc."""
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
     path, path_pin, cost = flow.path, flow.path_pin, net.cost
@@ -509,12 +468,9 @@ def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _block(side: int, source: int, net: Any, flow: Any) -> Any:
-    """Augment the flow along paths on which every arc raises the level by 1.
+    """Run a phase of Dinic's algorithm from `source`; return the added flow.
 
-    The function ends when there is no such path with free capacity.
-
-    This is a phase of Dinic's algorithm. Returns the added flow. The code is one long function for
-    speed, since most of the time is spent here.
+    The code is one long function for speed, since most of the time is spent here.
     """
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
@@ -601,14 +557,10 @@ def _block(side: int, source: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) -> Any:
-    """Add as much flow as possible from the vertices ``flow.queue[:num]``, then mark reached nodes.
+    """Add as much flow as possible from the vertices ``flow.queue[:num]``; return the added flow.
 
-    Reached nodes are all nodes of the flow network to which these vertices, which are on the side
-    `side`, could still send flow. The function stops early, without marks, if the added flow
-    exceeds `bound`, or if ``flow.work`` exceeds `max_work`.
-
-    Returns:
-        The added flow.
+    All nodes that flow could still reach are then marked, unless the flow exceeds `bound` or
+    ``flow.work`` exceeds `max_work`.
     """
     v, m = len(net.vertex), len(net.cost)
     total: Any = np.int64(0)
@@ -650,8 +602,7 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
 def _list(side: int, x: int, net: Any, flow: Any) -> None:
     """Add vertex x to the vertices that a side could take in next.
 
-    The side takes in vertices of its own part first, in descending order of their distance from the
-    boundary, and then vertices of the other part, in ascending order of this distance.
+    Own vertices far from the boundary come first, the other part's far vertices last.
     """
     if flow.reached[side, x] or flow.listed[side, x] or x < 2:
         return
@@ -696,8 +647,7 @@ def _hash(x: int) -> int:
 def _piercing(side: int, costly: bool, most: Any, net: Any, flow: Any) -> int:
     """Return the vertex beyond its cut that a side takes in next; -1 if there is none.
 
-    If `costly`, a vertex that the other side has reached may be taken, which increases the flow and
-    so the cost of the cut. `most` is the largest weight that each side may have.
+    If `costly`, the other side may have reached the vertex, which raises the cost of the cut.
     """
     number, reached, behind = flow.number[side], flow.reached[side], flow.behind[side]
     # Round 1: vertices next to the cut. Round 2, if there are none: all other vertices.
@@ -731,13 +681,7 @@ def _has_room(side: int, x: int, most: Any, net: Any, flow: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _fullness(one: Any, whole: Any, side: int, most: Any) -> float:
-    """Return the largest ratio of a side's weight to its limit, over sides and constraints.
-
-    Parameters:
-        one (int64[num_constraints]): Weight of side `side`.
-        whole (int64[num_constraints]): Weight of both sides together.
-        most (float64[2, num_constraints]): Limits of the sides.
-    """
+    """Return the largest ratio of a side's weight to its limit, over sides and constraints."""
     full = 0.0
     for c in range(most.shape[1]):
         if whole[c] > 0:
@@ -760,18 +704,10 @@ def _leaves_both(one: Any, whole: Any) -> bool:
 def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
     """Find the balanced cut of least cost by piercing, if it is better than the current cut.
 
-    A cut is better if it costs fewer rows, or if it costs the same number and is better balanced.
-
-    Parameters:
-        most (float64[2, num_constraints]): Largest weights of the two parts.
-        now: Cost of the current cut.
-        max_work: The search ends after this number of visited nodes.
-        net (CutNetwork): The network.
-
     Returns:
         moved (int32[k]): Vertices of the network that change parts; empty if no cut is better.
-        cost (int): Cost of the best cut, which may be the current cut.
-        work (int): Number of visited nodes.
+        cost (int): Cost of the best cut; `now`, the current cost, if no cut is better.
+        work (int): Number of visited nodes; `max_work` ends the search.
     """
     v = len(net.vertex)
     flow = empty_flow(net)
@@ -858,16 +794,9 @@ def split_pair(
 ) -> Any:
     """Return the vertices that the two parts of a pair should exchange, int32[k], and the work.
 
-    The work is roughly the number of visited nodes. If no vertex of the network has moved since the
-    last search for a cut of this pair, there is nothing to exchange.
-
-    Parameters:
-        pair, cut_nets, region, place: See `network_of`.
-        most (float64[2, num_constraints]): Largest weights of the two parts.
-        history: Two values. Pairs of parts are processed in groups, which are counted. First,
-            int32[num_vertices]: for every vertex, the index of the group that last moved the
-            vertex. Second, an int: the index of the group in which a cut of this pair was last
-            searched, or one less if that search found vertices; -1 if there was no search.
+    `history` has the group of pairs that last moved each vertex, int32[num_vertices], and the group
+    of this pair's last search. The group is 1 less if the search found vertices, -1 without a
+    search.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history
@@ -884,9 +813,7 @@ def split_pair(
 
 @njit(cache=True, nogil=True)
 def exchange_between(vertices: Any, one: int, two: int, nets: Any, state: Any) -> Any:
-    """Move each vertex from its part, `one` or `two`, to the other part; return by how much the
-    volume falls.
-    """
+    """Move each vertex from part `one` or `two` to the other; return the fall of the volume."""
     saved: Any = np.int64(0)
     for v in vertices:
         there = one if state.owner[v] == two else two

@@ -24,10 +24,9 @@ def push(keys: Any, number: int, key: int) -> int:
 
 @njit(cache=True, nogil=True)
 def pop(keys: Any, number: int) -> Any:
-    """Remove the largest key from the heap ``keys[:number]``, which is not empty.
+    """Remove the largest key from the heap ``keys[:number]``; return it and the new number.
 
-    Returns:
-        key, number: The removed key, and the new number of keys.
+    The heap must not be empty.
     """
     top, last = keys[0], keys[number - 1]
     number -= 1

@@ -1,8 +1,7 @@
 """Kernels that cluster vertices by label propagation, and build the graph of clusters.
 
-A *link* leads from a vertex to a neighbour, and has a cost. The first list of vertex v has the
-links to the columns of row v. If the matrix is directed, a second list has the links to the rows of
-column v. The two lists are kept apart to save memory; a neighbour in both lists counts twice.
+A *link* leads from a vertex to a neighbour, and has a cost. The links along rows and along columns
+are separate lists, to save memory; a neighbour in both lists counts twice.
 """
 
 from __future__ import annotations
@@ -17,20 +16,17 @@ from plancc.kernel import njit
 class ClusterLinks(NamedTuple):
     """The links (edges with costs) of all vertices; links of a vertex to itself are ignored.
 
-    Every vertex has a first list of neighbours, and may have a second list. The second list is for
-    directed matrices: there, the first list of vertex v has the columns of row v, and the second
-    list has the rows of column v.
+    The first list of vertex v has the columns of row v; in a directed matrix, a second list has the
+    rows of column v.
 
     Attributes:
-        ptr (int64[n + 1]), ends (int32[num_links]): The first list of vertex v has the neighbours
+        ptr (int64[n + 1]), ends (int32[num_links]): First list of vertex v: the neighbours
             ``ends[ptr[v]:ptr[v + 1]]``.
-        cost (int64[num_links], or int64[0]): Costs of the links in the first lists. If the array is
-            empty, all links cost 1.
-        other_ptr (int64[num_lists + 1]), other_ends (int32[num_others]): The second lists, counted
-            from 0. List k has the neighbours ``other_ends[other_ptr[k]:other_ptr[k + 1]]``; all
-            its links cost 1.
-        other (int32[n], or int32[0]): For every vertex, the index k of its second list; -1 if the
-            vertex has none. If the array is empty, no vertex has a second list.
+        cost (int64[num_links], or int64[0]): Costs of the first lists' links; if empty, all are 1.
+        other_ptr (int64[num_lists + 1]), other_ends (int32[num_others]): Second list k: the
+            neighbours ``other_ends[other_ptr[k]:other_ptr[k + 1]]``, at cost 1.
+        other (int32[n], or int32[0]): Index k of every vertex's second list, or -1; if empty, no
+            vertex has a second list.
     """
 
     ptr: Any
@@ -45,24 +41,15 @@ class ClusterLinks(NamedTuple):
 def propagate(
     order: Any, heaviest: Any, links: ClusterLinks, weight: Any, load: Any, label: Any, score: Any
 ) -> int:
-    """Give every vertex in `order` the label with the highest score.
+    """Give every vertex in `order` the label to which its links have the highest total cost.
 
-    The score of a label is the total cost of the links (edges) from the vertex to vertices with
-    this label. Besides the vertex's own label, only labels are considered that would not become
-    heavier than `heaviest`. If several labels have the highest score, a vertex keeps its own label
-    if it is one of them; otherwise it gets the lightest of them.
+    Other labels must stay within `heaviest`. On a tie, a vertex keeps its label, or takes the
+    lightest. Returns the number of vertices with a new label.
 
     Parameters:
-        order (int64[n]): Vertices, in the order in which they choose.
-        heaviest (int64[c]): Largest total weight of the vertices with one label.
-        links (ClusterLinks): Links of the vertices.
-        weight (int64[n, c]): Weights of the vertices.
-        load (int64[n, c]): Weight of every label; updated.
+        weight (int64[n, c]), load (int64[n, c]): Weights of vertices, and of labels (updated).
         label (int32[n]): Label of every vertex; updated.
         score (int64[n]): Scratch, 0 before and after.
-
-    Returns:
-        Number of vertices that changed their label.
     """
     seen = np.empty(len(label), dtype=np.int32)
     moved = 0
@@ -83,11 +70,7 @@ def best_label(
     v: int, at: int, heaviest: Any, links: ClusterLinks, weight: Any, load: Any, label: Any,
     score: Any, seen: Any,
 ) -> int:  # fmt: skip
-    """Return the label that `propagate` gives to vertex v; v's own label if no other has room.
-
-    `at` is the index of v in `links`. `seen`, int32[n], is scratch. For the other parameters, see
-    `propagate`.
-    """
+    """Return the label that `propagate` gives to vertex v; v's own label if no other has room."""
     num = _add_scores(v, at, -1, 0, links, label, score, seen)
     here = label[v]
     best, most = here, score[here]
@@ -112,11 +95,10 @@ def best_label(
 def _add_scores(
     v: int, at: int, but: int, num: int, links: Any, label: Any, score: Any, seen: Any
 ) -> int:
-    """Add the cost of each link of vertex v to the score of the label to which the link leads.
+    """Add the cost of every link of vertex v to the score of the label where the link leads.
 
-    Links to v itself and to vertices with label `but` are ignored; if `but` is -1, no label is
-    ignored. `at` is the index of v in `links`. Labels whose score was 0 are appended to
-    ``seen[:num]``. Returns the new number of labels in `seen`.
+    Links to v and to label `but` (-1: none) do not count. Labels whose score was 0 join
+    ``seen[:num]``, whose new length is returned.
     """
     for k in range(links.ptr[at], links.ptr[at + 1]):
         u = links.ends[k]
@@ -156,21 +138,12 @@ def numbered(label: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
-    """Build the graph of clusters.
-
-    All links from one cluster to another become one link, whose cost is their total cost.
-
-    Parameters:
-        num: Number of clusters.
-        most: Largest number of links in the new graph; if there are more, the graph is not built.
-        links (ClusterLinks): Links of the vertices.
-        label (int32[n]): Cluster of every vertex.
+    """Build the graph of clusters; all links from one cluster to another become one link.
 
     Returns:
         ptr (int64[num + 1]): Offsets of the links of every cluster.
-        ends (int32[num_links]): For every link, the cluster to which it leads; empty if there are
-            more than `most` links.
-        cost (int64[num_links]): Costs of the links.
+        ends (int32[num_links]): Cluster where every link ends; empty if there are more than `most`.
+        cost (int64[num_links]): Total costs of the links.
     """
     start, members = members_of(num, label)
     ptr = count_between(start, members, links, label)
@@ -181,11 +154,9 @@ def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def members_of(num: int, label: Any) -> Any:
-    """Sort the vertices by cluster.
+    """Sort the vertices by cluster; cluster c has ``members[start[c]:start[c + 1]]``.
 
-    Returns:
-        start (int64[num + 1]), members (int32[n]): Cluster c has the vertices
-            ``members[start[c]:start[c + 1]]``.
+    Returns start, int64[num + 1], and members, int32[n].
     """
     start = np.zeros(num + 1, dtype=np.int64)
     for v in range(len(label)):
@@ -203,11 +174,7 @@ def members_of(num: int, label: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> Any:
-    """Count the links from every cluster to other clusters.
-
-    All links from one cluster to another count as one link. Return the offsets of the clusters in a
-    list of these links, sorted by the cluster where a link begins: int64[num + 1].
-    """
+    """Return offsets of the links between clusters, int64[num + 1]; equal links count once."""
     num = len(start) - 1
     score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)
     ptr = np.zeros(num + 1, dtype=np.int64)
@@ -225,18 +192,10 @@ def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> 
 def links_between(
     chosen: Any, start: Any, members: Any, ptr: Any, links: ClusterLinks, label: Any
 ) -> Any:
-    """Return the links that lead from some clusters to other clusters.
+    """Return the links that lead from the clusters in `chosen` to other clusters.
 
-    Parameters:
-        chosen (int64[k]): The clusters from which the links lead.
-        start, members: Results of `members_of`, for the vertices of `links`.
-        ptr (int64[num + 1]): Result of `count_between`.
-        links (ClusterLinks): Links of the vertices.
-        label (int32[n]): Cluster of every vertex.
-
-    Returns:
-        ends (int32[m]), cost (int64[m]): For every link, the cluster to which it leads, and its
-            cost; the links of the first chosen cluster come first.
+    Returns the cluster at each link's end, int32[m], and its cost, int64[m], in the order of
+    `chosen`. `start` and `members` come from `members_of`, `ptr` from `count_between`.
     """
     num = len(start) - 1
     score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)
@@ -257,10 +216,7 @@ def links_between(
 
 @njit(cache=True, nogil=True)
 def degrees(ptr: Any, ends: Any, other_ptr: Any, other_ends: Any, other: Any) -> Any:
-    """Return the number of distinct neighbours of every vertex, int64[n].
-
-    The parameters are fields of `ClusterLinks`. The neighbours in every list must be ascending.
-    """
+    """Return the number of distinct neighbours of every vertex, int64[n]; lists must ascend."""
     found = np.zeros(len(ptr) - 1, dtype=np.int64)
     for v in range(len(found)):
         a, end = ptr[v], ptr[v + 1]

@@ -1,11 +1,10 @@
 """Local search with rollback: moves may raise the volume, and may be undone at the end.
 
-Every search starts from a few vertices on the boundary. Again and again, it makes the best of the
-moves of these vertices and of the neighbours of moved vertices, even if this move raises the
-volume. The *best moment* of a search is the moment at which the volume was lowest. At the end of
-the search, all moves after its best moment are undone. The method is the localised multi-try FM of
-Sanders and Schulz (2011) and Akhremtsev, Sanders and Schulz (2017); here the gain of a move is its
-exact effect on the volume.
+A search repeats the best move of its first vertices, on the boundary, and of moved vertices'
+neighbours. All moves after its *best moment*, when the volume was lowest, are undone.
+
+The method is the localised multi-try FM of Sanders and Schulz (2011) and Akhremtsev, Sanders and
+Schulz (2017), with exact gains.
 """
 
 from __future__ import annotations
@@ -25,10 +24,9 @@ OFFSET = 1 << 29
 
 @njit(cache=True, nogil=True)
 def _best_move(v: int, limit: Any, scale: Any, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Return the best part for a move of v, and the rows saved; -1 if v cannot move.
+    """Return the best part for a move of v, the lightest on a tie, and the rows saved.
 
-    Among equally good parts, the lightest is returned. v cannot move if no part has room, or if it
-    has all the weight of its part.
+    The part is -1 if v has all the weight of its part, or no part of v's nets has room.
     """
     num, base = rate(v, nets, state, score, seen)
     here, alone = state.owner[v], must_stay(v, nets, state)
@@ -60,13 +58,12 @@ class Search(NamedTuple):
     Attributes:
         done (bool[num_vertices]): Whether a search has moved the vertex.
         met (int64[num_vertices]): For every vertex, the value of `TRIED` when it was last rated.
-        moved, came_from (int32[num_vertices]): Moves of the current search: the vertices in order,
-            and the parts that they left.
-        number (int64[6]): Counts. `USED`: vertices of the list from which searches have started.
-            `TRIED`: all moves, including undone moves. For the current search, `KEYS`: keys in its
-            heap; `LENGTH`: moves; `BEST_LENGTH`: moves up to its best moment; `TOTAL`: rows saved.
-        rows (int64[2]): Rows saved by all finished searches, and by the current search up to its
-            best moment.
+        moved, came_from (int32[num_vertices]): Moved vertices of the current search, in order, and
+            the parts that they left.
+        number (int64[6]): `USED`: vertices of the list so far; `TRIED`: moves, undone moves too.
+            For the current search, `KEYS`: keys in its heap; `LENGTH`: moves; `BEST_LENGTH`: moves
+            up to the best moment; `TOTAL`: rows saved.
+        rows (int64[2]): Rows saved by finished searches, and by the current one to its best moment.
     """
 
     done: Any
@@ -135,18 +132,13 @@ def local_search(
     have ended must call `end_search`.
 
     Parameters:
-        order (int64[m]): Vertices.
-        keys (int64[k]): Heap of the current search. In the first call, its contents do not matter.
-        width: Number of vertices from which one search starts.
+        keys (int64[k]): Heap of the current search; any contents in the first call.
         patience: A search ends if more than this number of moves follow its best moment.
         max_pins: A search does not follow nets with more pins than this number.
-        max_work: The call returns after it has visited about this number of nets and pins. The next
-            call with the same `order` and `search` continues where this call has stopped. So the
-            moves do not depend on `max_work`.
+        max_work: Nets and pins visited before the call returns; the next call continues.
         most: Largest number of moves in one search, including moves that are undone.
         limit (float64[num_parts, num_constraints]): Largest weights to which moves may fill parts.
         scale (float64[num_parts]): See `plancc.models.limits.Bounds`.
-        search (Search): Progress; updated.
 
     Returns:
         keys, finished: The heap for the next call, and whether all searches have ended.

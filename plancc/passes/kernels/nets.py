@@ -16,18 +16,14 @@ class Nets(NamedTuple):
     Attributes:
         net_ptr (int64[num_nets + 1]): Net e has the pins ``pins[net_ptr[e]:net_ptr[e + 1]]``.
         pins (int32[num_pins]): The pins of every net.
-        cost (int64[num_nets]): Number of rows that a net stands for. These rows are sent to every
-            part that the net touches, except to the part that owns them.
-        source (int32[num_nets], or int32[0]): The vertex that owns the net's rows, which is a pin
-            of the net. The traffic of single parts depends on it, but the volume does not.
-        vertex_ptr (int64[num_vertices + 1]): Vertex v has the nets
-            ``nets[vertex_ptr[v]:vertex_ptr[v + 1]]``.
+        cost (int64[num_nets]): Number of rows that a net stands for.
+        source (int32[num_nets], or int32[0]): The pin that owns the net's rows. The traffic of
+            single parts depends on it, but the volume does not.
+        vertex_ptr (int64[num_vertices + 1]): Offsets of the vertices' nets in `nets`.
         nets (int32[num_pins]): The nets of every vertex.
         weight (int64[num_vertices, num_constraints]): Weights of the vertices.
-        size, size_at_vertex (int32[num_pins], or int32[0]): For every pin, the number of pins of
-            the original hypergraph that it represents. The order of `size` is the order of `pins`;
-            the order of `size_at_vertex` is the order of `nets`. Empty if only the volume is
-            needed, which does not depend on sizes.
+        size, size_at_vertex (int32[num_pins], or int32[0]): Original pins that a pin represents, in
+            the order of `pins`, and of `nets`; empty if only the volume is needed.
     """
 
     net_ptr: Any
@@ -44,8 +40,7 @@ class Nets(NamedTuple):
 def nets_of(problem: Hypergraph, sized: bool = False) -> Nets:
     """Convert a hypergraph to `Nets`; nets with fewer than two pins are left out.
 
-    If `sized`, the sizes of the pins are added. The result shares arrays with `problem`; the new
-    arrays take 4 bytes per pin, or 12 bytes if `sized`.
+    The result shares arrays with `problem`; new arrays take 4 bytes per pin, or 12 if `sized`.
     """
     weight = problem.vertex_weights
     n = len(weight)
@@ -89,14 +84,8 @@ def with_transpose(nets: Nets) -> Nets:
 def transpose(net_ptr: Any, pins: Any, size: Any, n: int) -> Any:
     """Transpose a CSR pattern: given the pins of every net, compute the nets of every vertex.
 
-    Parameters:
-        net_ptr (int64[num_nets + 1]), pins (int32[num_pins]): The pins of every net.
-        size: Any value for every pin, or an empty array.
-        n: Number of vertices.
-
-    Returns:
-        Offsets, int64[n + 1]; the nets of every vertex, ascending, int32[num_pins]; and the values
-        of `size` in the order of these nets.
+    Returns offsets, int64[n + 1], nets, ascending, int32[num_pins], and `size` (any values of the
+    pins, or empty) in their order.
     """
     ptr = np.zeros(n + 1, dtype=np.int64)
     for pin in pins:

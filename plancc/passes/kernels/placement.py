@@ -19,19 +19,10 @@ def _lighter(q: int, other: int, state: Any, scale: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def place(order: Any, nets: Any, state: Any, limit: Any, scale: Any) -> None:
-    """Move the vertices of the last part of `state` to the other parts.
+    """Move vertices out of the last part of `state`, which holds vertices without a part.
 
-    The last part is no real part: it holds the vertices to which no part is assigned yet.
-
-    Every round places the vertices that share nets with placed vertices. Such a vertex moves to the
-    part with room that saves the most rows; if several parts are equally good, to the lightest of
-    them. A vertex moves to the lightest of all parts if no part that its nets touch has room, or if
-    it shares no net with placed vertices.
-
-    Parameters:
-        order (int64[m]): The vertices of the last part.
-        limit (float64[num_parts, num_constraints]): Limits of all parts except the last.
-        scale (float64[num_parts]): See `plancc.models.limits.Bounds`.
+    A vertex goes to the part with room that saves the most rows. On a tie, or without such a part,
+    it goes to the lightest part.
     """
     nowhere = len(limit)
     score = np.zeros(nowhere + 1, dtype=np.int64)

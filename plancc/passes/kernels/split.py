@@ -28,15 +28,13 @@ class Cut(NamedTuple):
     """The bipartite graph whose edges are the nonzeros between two parts.
 
     Attributes:
-        at (int64[num_edges]): For every edge, the index of its nonzero in the CSR. Edges are sorted
-            by their left vertices.
-        left_ptr (int64[num_left + 1]): The edges of left vertex x have the indices
-            left_ptr[x] to left_ptr[x + 1] - 1.
+        at (int64[num_edges]): Index in the CSR of every edge's nonzero, sorted by left vertex.
+        left_ptr (int64[num_left + 1]): Offsets of every left vertex's edges.
         left, right (int32[num_edges]): Left and right vertex of every edge.
-        right_ptr, right_edges (int64[num_right + 1], int64[num_edges]): The edges of right vertex y
-            are ``right_edges[right_ptr[y]:right_ptr[y + 1]]``.
-        left_parts, right_parts (int32[num_left, 2], int32[num_right, 2]): For every vertex, two
-            parts: the owner of the rows of its nonzeros, and the owner of their columns.
+        right_ptr, right_edges (int64[num_right + 1], int64[num_edges]): Offsets, and indices, of
+            every right vertex's edges.
+        left_parts, right_parts (int32[num_left, 2], int32[num_right, 2]): Owner of the rows, and
+            owner of the columns, of a vertex's nonzeros.
     """
 
     at: Any
@@ -51,20 +49,11 @@ class Cut(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
-    """Number the vertices on one side of the bipartite graph.
+    """Return the vertex of every nonzero on one side of the bipartite graph, and the vertex count.
 
-    A left vertex is a pair (row, part): the part does not own the row, but owns the column of one
-    of the row's nonzeros. A right vertex is a pair (column, part): the part does not own the
-    column, but owns the row of one of the column's nonzeros. To number left vertices, call a row a
-    *line*; to number right vertices, call a column a *line*.
-
-    Parameters:
-        ptr (int64[n + 1]), other (int32[nnz]): The nonzeros of every line; each is given by its
-            column if lines are rows, by its row if lines are columns.
-
-    Returns:
-        For every nonzero, the index of its vertex, int32[nnz], or -1 if row and column have the
-        same owner. Also the count of vertices.
+    A left vertex is a pair (row, part): the part owns the column of a nonzero in the row, but not
+    the row. A right vertex is such a pair (column, part). A nonzero whose row and column have the
+    same owner gets -1.
     """
     number = np.empty(len(other), dtype=np.int32)
     last = np.full(num_parts, -1, dtype=np.int64)
@@ -87,10 +76,7 @@ def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
-    """Build the `Cut` of a CSR pattern for given owners of rows.
-
-    The function takes about 50 bytes of memory per nonzero.
-    """
+    """Build the `Cut` of a CSR pattern for given owners of rows, in about 50 bytes per nonzero."""
     left, num_left = _groups(owner, num_parts, indptr, indices)
     column_ptr, rows, place = transpose(indptr, indices, np.arange(len(indices)), len(indptr) - 1)
     of_columns, num_right = _groups(owner, num_parts, column_ptr, rows)
@@ -134,16 +120,13 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
 def cover(cut: Cut) -> Any:
     """Find the vertices that are in every minimum vertex cover, and the choices that remain.
 
-    The method follows Koenig, and Dulmage and Mendelsohn. Take any maximum matching, and all
-    alternating paths that start at unmatched vertices. Paths from left vertices reach right
-    vertices that are in every minimum cover; paths from right vertices reach left vertices that are
-    in every minimum cover. The vertices that no path reaches are matched, and form connected
-    components. A minimum cover has either all left vertices or all right vertices of a component.
+    The method follows Koenig, and Dulmage and Mendelsohn. A minimum cover has either all left or
+    all right vertices of a component.
 
     Returns:
         left, right (bool[num_left], bool[num_right]): Whether a vertex is in every minimum cover.
-        component (int32[num_left]): Component of every left vertex that is in one; -1 for others. A
-            right vertex is in the component of its mate.
+        component (int32[num_left]): Component of every left vertex, or -1. A right vertex is in the
+            component of its mate.
         mate (int32[num_left]): The right vertex to which a left vertex is matched, or -1.
     """
     num_left, num_right = len(cut.left_parts), len(cut.right_parts)
@@ -171,16 +154,10 @@ def cover(cut: Cut) -> Any:
 
 @njit(cache=True, nogil=True)
 def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
-    """Follow alternating paths from vertices on one side of the bipartite graph.
+    """Return whether an alternating path from the other side reaches each vertex, bool[m].
 
-    Parameters:
-        ptr (int64[n + 1]), ends: The edges of vertex x, on the side of the starts, lead to the
-            vertices ``ends[ptr[x]:ptr[x + 1]]`` on the other side.
-        starts (bool[n]): Whether paths start at a vertex.
-        mate (int32[m]): For every vertex on the other side, the vertex to which it is matched.
-
-    Returns:
-        bool[m]: Whether a path reaches a vertex on the other side.
+    The starts' side has the neighbours ``ends[ptr[x]:ptr[x + 1]]``. `mate` matches the vertices of
+    the reached side.
     """
     found, queue = np.zeros(len(mate), dtype=np.bool_), np.empty(len(starts), dtype=np.int64)
     tail = 0
@@ -206,16 +183,13 @@ def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
 def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-untyped-def]
     """Complete a minimum cover: add the left or the right vertices of every component.
 
-    Each choice decides which of two parts computes the nonzeros of the component. The part that has
-    fewer nonzeros so far computes them. Large components come first. Then every choice is revised
-    once.
+    The part with fewer nonzeros so far gets a component's nonzeros, large components first. `left`
+    and `right` are updated.
 
     Parameters:
-        cut (Cut): The bipartite graph.
-        left, right, component, mate: The result of `cover`; `left` and `right` are updated.
+        left, right, component, mate: The result of `cover`.
         own (int64[num_parts]): For every part, its number of nonzeros that are not edges of `cut`.
         scale (float64[num_parts]): Mean capacity of the parts, divided by the part's capacity.
-            Numbers of nonzeros are multiplied by it before parts are compared.
     """
     load, num = own.copy(), component.max() + 1 if len(component) > 0 else 0
     size = np.zeros(num, dtype=np.int64)
@@ -253,20 +227,10 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
 
 @njit(cache=True, nogil=True)
 def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
-    """Assign every nonzero between two parts to one of the two, as the vertex cover demands.
+    """Return whether each nonzero between two parts goes to its column's owner, bool[num_edges].
 
-    A nonzero is an edge of `cut`. If both ends of the edge are in the cover, the nonzero goes to
-    the lighter part.
-
-    Parameters:
-        cut (Cut): The bipartite graph.
-        left, right (bool[num_left], bool[num_right]): Whether a vertex is in the vertex cover.
-        load (int64[num_parts]): For every part, its number of nonzeros that are not edges of `cut`;
-            the assigned nonzeros are added.
-        scale (float64[num_parts]): See `complete`.
-
-    Returns:
-        bool[num_edges]: Whether the nonzero goes to the owner of its column (not of its row).
+    If the cover (`left`, `right`) has both ends of a nonzero's edge, the lighter part gets the
+    nonzero. `load` counts the parts' nonzeros, and is updated.
     """
     with_column = np.zeros(len(cut.at), dtype=np.bool_)
     # First the nonzeros with one end paid for, then those with a choice.

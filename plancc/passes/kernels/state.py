@@ -41,13 +41,7 @@ class State(NamedTuple):
 
 
 def state_of(nets: Nets, owner: Any, num_parts: int) -> State:
-    """Copy the owners of a partition, and count the pins of every net in every part.
-
-    Every slot (see `State`) takes 8 bytes.
-
-    Raises:
-        InputError: If the number of owners is wrong, or an owner is outside 0..num_parts-1.
-    """
+    """Copy the owners, and count the pins of every net in every part; 8 bytes per slot."""
     check_owners(owner, len(nets.weight), num_parts)
     size = np.minimum(np.diff(nets.net_ptr), num_parts)
     slot_ptr = np.concatenate([[0], np.cumsum(size)])
@@ -116,11 +110,7 @@ def must_stay(v: int, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def last_slot(e: int, state: Any) -> int:
-    """Return the end of a loop over the slots of net e; the loop begins at ``slot_ptr[e]``.
-
-    A slot holds one part and its number of pins of the net, the count. The loop must skip slots
-    whose count is 0.
-    """
+    """Return the end of net e's slots, which begin at ``slot_ptr[e]``; skip slots of count 0."""
     start = state.slot_ptr[e]
     dense = state.slot_ptr[e + 1] - start == len(state.sums)
     return start + (len(state.sums) if dense else state.spread[e])
@@ -128,7 +118,7 @@ def last_slot(e: int, state: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def pins_in(e: int, q: int, state: Any) -> int:
-    """Return the number of pins of net e in part q; if pins have sizes, the sum of these sizes."""
+    """Return the number of pins of net e in part q; if pins have sizes, the sum of their sizes."""
     start = state.slot_ptr[e]
     if state.slot_ptr[e + 1] - start == len(state.sums):
         return state.count[start + q]

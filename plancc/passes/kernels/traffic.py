@@ -31,11 +31,10 @@ class PairTraffic(NamedTuple):
 
     Attributes:
         sent, received (int64[num_parts]): Number of rows that a part sends, and receives.
-        messages_sent, messages_received (int64[num_parts]): Number of messages that a part sends,
-            and receives; 0 if `pair` is empty.
-        pair (int32[steps, num_parts, num_parts], or int32[steps, 0, 0]): Number of rows that one
-            part sends to another in every step. Row plans have one step, edge plans have two.
-            Empty if messages do not matter.
+        messages_sent, messages_received (int64[num_parts]): Messages; 0 if `pair` is empty.
+        pair (int32[steps, num_parts, num_parts], or int32[steps, 0, 0]): Rows from one part to
+            another in each step: one in row plans, two in edge plans; empty if messages do not
+            matter.
     """
 
     sent: Any
@@ -49,11 +48,9 @@ class Tariff(NamedTuple):
     """Prices of traffic, as in the formula at the top of this module.
 
     Attributes:
-        row, message: Load that one row, and one message, add to the sent side of the sender and to
-            the received side of the receiver.
+        row, message: Load that a row, and a message, adds to the sender's and the receiver's side.
         ceiling, pressure: Load above which a side has a cost, and the price of the excess.
-        fees (float64[m], m at least 1): Entry k is the fee of row k of a message; the last fee
-            applies to all further rows.
+        fees (float64[m], m at least 1): Fee of row k of a message; the last also of further rows.
     """
 
     row: float
@@ -72,10 +69,7 @@ def no_traffic(num_parts: int, steps: int, with_pairs: bool) -> PairTraffic:
 
 
 def flow_of(nets: Any, state: Any, with_pairs: bool) -> PairTraffic:
-    """Count the traffic of a partition; `Nets.source` must be known.
-
-    If `with_pairs` is false, the attribute `pair` of the result is empty.
-    """
+    """Count the traffic of a partition; `Nets.source` must be known."""
     flow = no_traffic(len(state.sums), 1, with_pairs)
     _fill(nets, state, flow)
     return flow
@@ -143,10 +137,7 @@ def _strain(side: float, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
-    """Return the price of part q's load above the ceiling of the tariff, if it had more rows.
-
-    `sent` and `received`: how many more rows q would send, and receive; they may be negative.
-    """
+    """Return the price of part q's load above the ceiling, with `sent` and `received` more rows."""
     out = tariff.row * (flow.sent[q] + sent) + tariff.message * flow.messages_sent[q]
     into = tariff.row * (flow.received[q] + received)
     into += tariff.message * flow.messages_received[q]
@@ -155,10 +146,7 @@ def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _row_price(q: int, flow: Any, tariff: Any) -> float:
-    """Return the cost if part q sends one more row.
-
-    The cost is 1, plus the rise of the penalty for q's traffic above the ceiling.
-    """
+    """Return the cost if part q sends one more row: 1, plus the rise of q's penalty."""
     # the derivative of pressure / 2 * excess^2 by the rows
     out = tariff.row * flow.sent[q] + tariff.message * flow.messages_sent[q]
     return 1.0 + tariff.pressure * tariff.row * max(0.0, out - tariff.ceiling)
@@ -166,10 +154,7 @@ def _row_price(q: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _fee(q: int, m: int, more: int, flow: Any, tariff: Any) -> float:
-    """Return the fee for one row more (`more` is 0) or less (-1) in the message from q to m.
-
-    Fees are in `Tariff.fees`.
-    """
+    """Return the fee for one row more (`more` is 0) or less (-1) in the message from q to m."""
     at = flow.pair[0, q, m] + more
     return tariff.fees[max(0, min(at, len(tariff.fees) - 1))]
 
@@ -180,17 +165,8 @@ def sweep_traffic(  # type: ignore[no-untyped-def]
 ):
     """Move every vertex in `order` to the part where the total cost falls most, if it falls.
 
-    The cost is the sum in the module's docstring. If messages have fees (prices for each pair of
-    parts), a vertex that needs rows from very many parts tries only some parts.
-
-    Parameters:
-        order (int64[m]): Vertices, in the order in which they move.
-        flow: Traffic of every part, a `PairTraffic`; updated.
-        tariff: Prices of traffic, a `Tariff`.
-        bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
-
-    Returns:
-        moved, evaluations: Number of vertices moved, and number of gains computed.
+    Returns the numbers of vertices moved and of gains computed; `flow` is updated. With fees, a
+    vertex that needs rows from very many parts tries only some parts.
     """
     # Moving v from part `here` to part q saves, in rows at their prices,
     #

@@ -1,12 +1,11 @@
 """Kernels that lower the volume; weight above a part's target has a price.
 
-A sweep minimises ``volume + sum over parts and constraints of
-price / 2 * max(0, weight - target)^2``. The second term is the penalty of the parts. At low prices,
-parts grow while vertices move to better parts. High prices restore the balance at the lowest cost
-in volume.
+A sweep minimises the volume plus the penalty, which is the sum:
 
-`State.count` must count pins. So these kernels must not run on coarse levels whose pins have sizes:
-there, `State.count` holds sums of sizes, and the results would be wrong.
+    sum over parts and constraints of price / 2 * max(0, weight - target)^2
+
+The kernels must not run on coarse levels whose pins have sizes: there, `State.count` holds sums of
+sizes, not pins.
 """
 
 from __future__ import annotations
@@ -30,15 +29,11 @@ def penalty(weight: float, target: float, price: float) -> float:
 
 @njit(cache=True, nogil=True)
 def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Compute, for each part, how many rows a move of v to this part saves; ignore the balance.
+    """Compute, for each part, how many rows a move of v to this part saves; return num and base.
 
-    The parts that the nets of v touch, including v's own part, are written into ``seen[:num]``. A
-    move of v to one of these parts, q, saves ``base + score[q]`` rows; a move to any other part
-    saves `base` rows. The caller resets the scores to 0. A net that touches every part is equally
-    good for all parts; its parts are listed only if v has no other cut nets.
-
-    Returns:
-        num, base: Number of parts in `seen`, and number of rows saved by a move to any other part.
+    A move saves ``base + score[q]`` rows for parts q in ``seen[:num]``, v's own part included, else
+    `base`. Nets on every part are listed only if v has no other cut nets. The caller resets the
+    scores to 0.
     """
     here = state.owner[v]
     num_parts = len(state.sums)
@@ -122,17 +117,11 @@ def _count_above(least: Any, score: Any) -> int:
 def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
     """Compute the same scores as `rate`, but faster: if there are many parts, they are not listed.
 
-    Parameters:
-        score (int32[num_parts] or int64[num_parts]): All 0 at first. The type must be able to hold
-            the total cost of v's nets.
-        seen (int64[num_parts + 1], or int64[0]): The listed parts; if empty, parts are not listed.
-
     Returns:
-        num: Number of parts in `seen`; 0 if v has no cut net; -1 if the parts are not listed. If
-            -1, the caller must consider all parts with a score above 0, or, if `everywhere`, all
-            parts.
+        num: Length of `seen`; 0 if v has no cut net; -1 if parts are not listed.
         base: See `rate`.
-        everywhere: Whether every cut net of v touches every part.
+        everywhere: Whether every cut net of v touches every part. If num is -1, all parts count,
+            else parts with a score above 0.
     """
     here = state.owner[v]
     num_parts = len(score)
@@ -189,7 +178,7 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
 def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
     """Return the part that `rate` would write first into `seen`, among the parts in `tied`.
 
-    The parts in `tied` are equally good for v. Their scores are set to -1.
+    The scores of these parts, which are equally good for v, become -1.
     """
     # So the tie is broken as if the parts had been listed, and both ways give the same plan.
     for k in range(len(tied)):
@@ -234,16 +223,9 @@ def saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
 def _choose(  # type: ignore[no-untyped-def]
     v, found, nets, state, bounds, highest, score, seen
 ):
-    """Choose the best part for a vertex, and reset its scores to 0.
+    """Choose the best part for v, -1 to stay; also return rows saved, and gains computed.
 
-    Parameters:
-        v: The vertex.
-        found (tuple): The result of `_score` for v, in which num is not 0.
-        highest (float): Upper bound on the penalty of every part.
-
-    Returns:
-        part, gain, evaluations: The part, -1 if v stays; the number of rows saved; the number of
-            gains computed.
+    `found` is the result of `_score` for v, with num not 0; the scores are reset to 0.
     """
     num, base, everywhere = found
     here, num_parts = state.owner[v], len(score)
@@ -300,24 +282,10 @@ def _choose(  # type: ignore[no-untyped-def]
 
 
 def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> Any:
-    """Move every vertex in `order` to the part that lowers volume plus penalty most.
+    """Move every vertex in `order` to the part with the least volume plus penalty.
 
-    A vertex stays in its part if no move lowers this sum, or if no other vertex of its part has
-    weight.
-
-    If there are many pins, the vertices are divided into blocks. First, all vertices of a block
-    choose their parts, in parallel on all threads. Then they move one after another. If earlier
-    moves have made a chosen move useless, its vertex chooses again. The moves are the same for any
-    number of threads.
-
-    Parameters:
-        order (int64[m]): Vertices, in the order in which they move.
-        bounds (plancc.models.limits.Bounds): Targets, prices and caps of the parts' weights.
-        threads: Number of threads.
-
-    Returns:
-        moved, gained, evaluations: Number of vertices moved, number of rows saved, and number of
-            gains computed.
+    Returns the numbers of vertices moved, rows saved, and gains computed. A vertex with all the
+    weight of its part stays. The moves do not depend on `threads`.
     """
     kind = _score_type(nets)
     degree = np.cumsum(nets.vertex_ptr[order + 1] - nets.vertex_ptr[order])
@@ -350,10 +318,7 @@ def _score_type(nets: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Run `sweep` on one thread, without blocks of vertices: each vertex chooses, then moves.
-
-    `score` is scratch memory, with a 0 for every part.
-    """
+    """Run `sweep` on one thread; `score` is scratch, with a 0 for every part."""
     num_parts, num_constraints = state.sums.shape
     seen = np.empty(num_parts + 1, dtype=np.int64)
     moved, gained, evaluations = 0, np.int64(0), 0
@@ -394,10 +359,7 @@ def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> int:
-    """Write the best part of every vertex into `best`, -1 if the vertex should stay.
-
-    Returns the number of gains computed.
-    """
+    """Write the best part of every vertex, -1 to stay, into `best`; return the gains computed."""
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest, evaluations = _highest(state, bounds), 0
     for k in range(len(order)):
@@ -411,13 +373,7 @@ def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score
 
 @njit(cache=True, nogil=True)
 def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Move the vertices to the parts in `best`, one after another.
-
-    If earlier moves have made a move useless, its vertex chooses again.
-
-    Returns:
-        moved, gained, evaluations: See `sweep`.
-    """
+    """Move vertices as in `best`, or choose again if a move has become useless; see `sweep`."""
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest = _highest(state, bounds)
     moved, gained, evaluations = 0, np.int64(0), 0
@@ -482,10 +438,7 @@ def _penalties(q: int, state: Any, bounds: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _overload(state: Any, q: int, v: int, sign: int, nets: Any, limit: Any) -> float:
-    """Return the overload of part q if v's weight is added (`sign` 1), removed (-1) or ignored (0).
-
-    The overload is the weight above the limit, divided by the limit, summed over constraints.
-    """
+    """Return the overload of part q with v added (`sign` 1), removed (-1) or ignored (0)."""
     total = 0.0
     for c in range(limit.shape[1]):
         over = state.sums[q, c] + sign * nets.weight[v, c] - limit[q, c]
@@ -514,8 +467,8 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
     """Among the moves of v that lower the overload, find the move that costs the fewest rows.
 
     Returns:
-        part, rows, relieved: The part to which v moves, -1 if no move lowers the overload; the
-            number of rows that the move costs; the amount by which the overload falls.
+        part, rows, relieved: Part, -1 if no move lowers the overload; rows that the move costs;
+            fall of the overload.
     """
     here = state.owner[v]
     most = _relief_here(v, nets, state, limit)
@@ -550,10 +503,8 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
 def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
     """Return a number for each vertex, float64[num_vertices]: vertices with low numbers move first.
 
-    If the part of a vertex is within its limit, or if no move of the vertex lowers the overload,
-    the number is inf. Otherwise it depends on the best move of the vertex. Let a be the amount by
-    which this move lowers the overload. If the move costs r rows, the number is r / a. If the move
-    saves r rows, the number is -r a.
+    A best move that lowers the overload by a gives r / a if it costs r rows, -r a if it saves r
+    rows. Without such a move, and in parts within their limits, the number is inf.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)
@@ -570,10 +521,7 @@ def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def relieve(order: Any, nets: Any, state: Any, limit: Any) -> int:
-    """Move vertices in `order` out of parts above `limit`; return how many moved.
-
-    A vertex stays if, when its turn comes, its part is within the limit.
-    """
+    """Move vertices in `order` out of parts that still exceed `limit`; return how many moved."""
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)
     seen = np.empty(num_parts, dtype=np.int64)
