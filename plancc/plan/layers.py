@@ -63,7 +63,10 @@ class GatherNeighbours(RowStep):
 
 @dataclass(frozen=True)
 class Maximum(RowStep):
-    """Element-wise maximum over gathered neighbour rows; an edge plan also sends maxima to owners."""
+    """The element-wise maximum over the gathered rows of a vertex's neighbours.
+
+    In an edge plan, owners also get partial maxima.
+    """
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ COEFFICIENTS = ("plan", "mean", "sum", "closed-mean")
 
 
 def steps_problem(steps: object, d_in: int) -> str:
-    """Return what is wrong with a layer's steps, which may be any object; "" if nothing is wrong."""
+    """Return what is wrong with a layer's steps, which may be any object; "" if nothing is."""
     if not isinstance(steps, list | tuple) or not steps:
         return f"give a list of steps of plancc.plan.layers, not {steps!r}"
     width, before = d_in, None
@@ -206,7 +209,7 @@ def moved_first(steps: Steps) -> list[LayerStep]:
 
 
 def input_at_hand(steps: Steps) -> Steps:
-    """Move the exchange of the input first; mark the steps before the first weights as `at_hand`."""
+    """Move the exchange of the input first; mark steps before the first weights as `at_hand`."""
     found = moved_first(steps)
     for k, step in enumerate(found):
         if step.weights:

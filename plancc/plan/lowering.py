@@ -214,7 +214,10 @@ def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column
 
 @njit(cache=True, nogil=True)
 def _number(row_ptr, local, spare, column, value):  # type: ignore[no-untyped-def]
-    """Number the columns of a part by `local`, own columns first; `spare` is scratch for one row."""
+    """Number the columns of a part by `local`, own columns first in each row.
+
+    `spare` is scratch memory for one row.
+    """
     rows = len(row_ptr) - 1
     spare_column, spare_value = spare
     for r in range(rows):
@@ -242,7 +245,7 @@ def _lower_edges(
     column: Int32Array,
     value: npt.NDArray[np.floating],
 ) -> tuple[Int64Array, _Chunks, _Chunks]:
-    """Write `column` and `value` of an edge plan; return `row_ptr`, received rows and folded rows."""
+    """Write `column` and `value` of an edge plan; return `row_ptr`, received and folded rows."""
     num_parts = len(order.part_ptr) - 1
     nonzeros = group_by_part(matrix, nonzero_owner, num_parts, order.rows, order.position)
 

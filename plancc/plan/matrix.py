@@ -104,7 +104,7 @@ def relations_of(plan: Plan) -> npt.NDArray[np.integer]:
 
 
 def owners_of(plan: Plan) -> Owners:
-    """Return the owners of rows and, in an edge plan, of the nonzeros of `graph_of`, in its order."""
+    """Return the owners of rows and, in an edge plan, of nonzeros in the order of `graph_of`."""
     if plan.fold is None:
         return Owners(plan.owner())
     parts = plan.all_parts.with_distinct_columns()

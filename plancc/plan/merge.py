@@ -47,13 +47,13 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
     own, first_row = local.astype(np.int32), part_ptr[ranks]
 
     def owned(side: Side) -> Side:
-        """Merge the side of an exchange at which this rank owns the rows; rows get local indices."""
+        """Merge the side of an exchange whose rows this rank owns; rows get local indices."""
         in_plan = part_ptr[block.first + side.part_of_row()] + side.row
         merged = side.called(in_plan).merged(rank, ranks)
         return merged.called(own[merged.row - row0])
 
     def foreign_side(rows: Int64Array) -> Side:
-        """Return the side at which other ranks own `rows`, given as ascending places in plan order."""
+        """Return the side for `rows` of other ranks, given as ascending places in plan order."""
         return Side.of_rank(*runs(interval(rows, first_row)))
 
     links = linked = None

@@ -218,7 +218,10 @@ def all_finite(values: npt.NDArray[np.floating]) -> bool:
 
 @njit(cache=True, nogil=True, plain=True)
 def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
-    """Return whether a word has all `bits`; tested every 4,096 words, so that the loop vectorises."""
+    """Return whether a word has all `bits`.
+
+    The test is made once per 4,096 words, so that the compiler vectorises the loop.
+    """
     for start in range(0, len(words), 4096):
         found = False
         for k in range(start, min(start + 4096, len(words))):

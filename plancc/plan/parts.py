@@ -249,7 +249,10 @@ class PartRange(WithColumns):
         )
 
     def with_distinct_columns(self) -> PartRange:
-        """Return these parts with parallel nonzeros merged; only `row_ptr` and `column` are valid."""
+        """Return these parts with parallel nonzeros (same row and column) merged.
+
+        Only `row_ptr` and `column` are valid.
+        """
         if self.relation is None:
             return self
         first, row_ptr = distinct_columns(self.row_ptr, self.column)

@@ -26,9 +26,8 @@ class Forecast:
 
     Attributes:
         predictor: The predictor, with the widths of the layers and the machine.
-        seconds: Seconds with the plan. None if a width is smaller than the number of process
-            columns of the plan's grid.
-        random_seconds: Seconds with a random row partition for the same number of ranks.
+        seconds: Seconds with the plan; None if a width is below the grid's process columns.
+        random_seconds: Seconds with a random row partition on as many ranks.
         bound_seconds: Seconds if all work were evenly spread and no rows were exchanged.
     """
 
@@ -59,10 +58,9 @@ class Forecast:
 
     @property
     def comparison(self) -> str:
-        """A sentence that says by how much the plan is slower than a random partition.
+        """A sentence with the plan's predicted seconds, and the seconds of a random partition.
 
-        The sentence has the predicted times of an epoch with the plan and with a random partition,
-        the machine and the widths.
+        The sentence names machine and widths.
         """
         assert self.seconds is not None
         machine, dims = self.predictor.machine, ",".join(map(str, self.predictor.dims))

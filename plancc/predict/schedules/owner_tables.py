@@ -30,14 +30,11 @@ def tables_of_owners(
 ) -> Tables:
     """Return the tables of the plan that these owners would give; the plan is not built.
 
+    In a grid that is not square, `Tables.blocks` is approximate: a plan puts interior rows first,
+    but here rows of a block are in vertex order.
+
     Parameters:
-        matrix: The normalised matrix.
         owners: Owners of rows; without a grid also of nonzeros.
-        num_parts: Number of parts; with a grid, the number of the grid's parts.
-        grid: Process grid, if the plan has one. If the grid is not square, the blocks of rows are
-            divided into pieces, and `Tables.blocks` is only approximate: it is counted as if the
-            rows of a block were in the order of their vertex numbers, but a plan puts interior rows
-            first.
         name: Name of the plan in messages and tables.
     """
     expand, fold, own_nonzeros = sp.csr_array((num_parts, num_parts), dtype=np.int64), None, None
@@ -77,13 +74,10 @@ def live_tables(
     """Return the tables of every layer without dead rows, for a row plan with these owners.
 
     Parameters:
-        matrix: The normalised matrix.
-        owner: Owner of every row, int32[n].
-        num_parts, num_layers: Number of parts, and of layers.
-        wanted (bool[n], or None): Whether the output of each vertex is in the loss; None: all are.
-        needed: Function that says by which messages halo rows travel. Its arguments are two arrays,
-            int32[k]: parts, and for each part the vertex of a row that it needs. None: owners send
-            the rows directly.
+        owner (int32[n]): Owner of every row.
+        wanted (bool[n] or None): Vertices whose outputs are in the loss; None: all.
+        needed: Returns the messages for parts and the vertices that they need, int32[k] each. None:
+            owners send rows directly.
     """
     (_, inputs), *layers = _live_matrices(matrix, num_layers + 1, wanted)
     found: dict[int, Tables] = {}  # layers that use the same rows
@@ -101,14 +95,9 @@ def layer_tables(
     num_parts: int,
     needed: Callable[[Int32Array, Int32Array], Pairs] | None = None,
 ) -> Tables:
-    """Return the tables of one layer that does not compute dead rows.
+    """Return the tables of one layer without dead rows, on which no wanted output depends.
 
-    Dead rows are rows on which no wanted output depends.
-
-    Parameters:
-        used: Matrix with the nonzeros that the layer uses.
-        live (bool[n]): Whether the layer computes each output row.
-        owner, num_parts, needed: See `live_tables`.
+    `used` has the nonzeros that the layer uses, and `live` its computed rows; see `live_tables`.
     """
     part = np.repeat(owner, used.row_nonzeros())
     halo = owner[used.indices] != part
@@ -129,12 +118,10 @@ def layer_tables(
 def _live_matrices(
     matrix: Graph, num_layers: int, wanted: npt.NDArray[np.bool_] | None
 ) -> list[tuple[Graph, npt.NDArray[np.bool_]]]:
-    """Return for every layer a matrix of the nonzeros that it uses, and its live output rows.
+    """Return for every layer, first to last, a matrix of the nonzeros it uses, and its live rows.
 
-    A row of a layer is live if a wanted output depends on it. In the last layer, the live rows are
-    the wanted rows (all rows if `wanted` is None). Every earlier layer computes the live rows of
-    the next layer, and all rows that these live rows need. The list begins with the first layer.
-    Layers with the same live rows share one matrix.
+    A row is live if a wanted output depends on it; None wants all outputs. Layers with the same
+    live rows share a matrix.
     """
     live = np.ones(len(matrix.indptr) - 1, dtype=np.bool_) if wanted is None else wanted
     layers: list[tuple[Graph, npt.NDArray[np.bool_]]] = []
@@ -154,31 +141,26 @@ def _live_matrices(
 
 
 def pairs_of(volumes: sp.csr_array) -> Pairs:
-    """Return the messages that a matrix of p parts describes.
-
-    Entry (k, m) of the matrix, int64[p, p], is the number of rows that part k sends to part m.
-    """
+    """Return messages: entry (k, m) of int64[p, p] is the number of rows from part k to part m."""
     entries = volumes.tocoo()
     source, target = (each.astype(np.int32) for each in entries.coords)
     return Pairs(volumes.shape[0], source, target, entries.data.astype(np.int64))
 
 
 def matrix_of_pairs(pairs: Pairs) -> sp.csr_array:
-    """Return a matrix with the number of rows that each part sends to each other part: int64[p, p].
+    """Return the rows that each part sends to each other part: int64[p, p], inverse of `pairs_of`.
 
-    It is the inverse of `pairs_of`. Messages with the same sender and receiver are added up.
+    Messages with the same sender and receiver are added up.
     """
     entries = pairs.rows, (pairs.source, pairs.target)
     return sp.coo_array(entries, shape=(pairs.num_ranks, pairs.num_ranks)).tocsr()
 
 
 def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> sp.csr_array:
-    """Count, for each pair of parts, the vertices that one part owns and the other part uses.
+    """Count, for parts k and m, the distinct vertices of k in `vertex` for nonzeros of m.
 
-    Entry (k, m) of the result, int64[num_parts, num_parts], is the number of distinct vertices that
-    part k owns and that `vertex` has for nonzeros of part m; 0 if k is m.
-
-    `vertex`, int[nnz]: the row of every nonzero, or the column of every nonzero.
+    The result is int64[num_parts, num_parts], with 0 for k = m. `vertex`, int[nnz], is the row, or
+    the column, of every nonzero.
     """
     assert owners.nonzeros is not None
     foreign = owners.rows[vertex] != owners.nonzeros
@@ -189,10 +171,7 @@ def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> 
 
 
 def _column_blocks(matrix: Graph, owner: Int32Array, grid: Grid) -> Int64Array:
-    """Return `Tables.blocks`: the number of nonzeros of every part in every piece of the columns.
-
-    `owner`, int32[n], is the part of every row.
-    """
+    """Return `Tables.blocks`: the nonzeros of every part in every piece of the columns."""
     _, position, part_ptr = grouped(owner, grid.num_parts)
     piece, pieces = piece_of_rows(grid, part_ptr)[position], pieces_of_grid(grid)
     place = np.repeat(owner * pieces, matrix.row_nonzeros()) + piece[matrix.indices]
