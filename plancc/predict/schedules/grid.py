@@ -258,8 +258,8 @@ def slices(grid: Grid, width: int) -> Int64Array:
 def blocks_of(tables: Tables) -> Int64Array:
     """Return the number of nonzeros of each part in each piece: int64[num_parts, pieces].
 
-    Without these numbers in the tables, a part's nonzeros are spread evenly, in "1.5d" by the
-    pieces' parts.
+    Without `Tables.blocks`, a part's nonzeros are spread evenly over the pieces; in "1.5d", in
+    proportion to the parts of a piece.
     """
     if tables.blocks is not None:
         return tables.blocks

@@ -127,10 +127,10 @@ def traffic_of(tables: Tables) -> Traffic:
 
 
 def messages(step: str, pairs: Pairs, width: int | Int64Array) -> list[PointToPoint]:
-    """Return the messages of the exchange `pairs` as entries of an epoch's schedule.
+    """Return the messages of the exchange `pairs`, whose rows have `width` columns.
 
-    The rows have `width` columns. If they travel in hops, there is an entry for every hop.
-    Otherwise there is one entry, with the step name `step`. Exchanges without messages have none.
+    Messages in hops give an entry for every hop, others one entry for `step`; exchanges without
+    messages give none.
     """
     steps = pairs.by_step(step).items()
     return [PointToPoint(each, width, name) for name, each in steps if len(each.source)]
