@@ -327,8 +327,8 @@ def lowered_like(
 ) -> Plan:
     """Return the plan of a matrix, with the grid, hops and links of `plan`.
 
-    `matrix` is normalised like the plan's; `ends`, int32[2, links], are its end vertices of links,
-    by default as in `plan`.
+    `matrix` must be normalised like the plan's. `ends`, int32[2, links], has the links of `plan` as
+    vertices of `matrix`; None: the same vertices.
     """
     header, links = plan.header, plan.links
     how: Any = {"normalization": header.normalization, "self_loops": header.self_loops}

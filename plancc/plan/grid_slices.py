@@ -43,7 +43,9 @@ def keeps_part(grid: Grid) -> bool:
 def share_of_rank(
     held: RankParts, block: PartRange, part: Part | None, vertex_data: VertexData
 ) -> Part:
-    """Return the Part, with a `GridShare`, that one rank of a grid plan reads; peers are ranks.
+    """Return the Part, with a `GridShare`, that one rank of a grid plan reads.
+
+    Its `index` is the rank, and its `num_parts` the number of ranks.
 
     Parameters:
         block: The parts `RankParts.parts_to_read`, without vertex data.

@@ -176,7 +176,10 @@ class BothWays(NamedTuple):
 
 
 def adjoint(steps: Steps, first: bool) -> Steps:
-    """Return the adjoints in reversed order; the first layer has none before its first weights."""
+    """Return the adjoints of the steps in reversed order.
+
+    In the first layer, the adjoints of the steps before the first weights are left out.
+    """
     found: list[LayerStep] = []
     trained = not first
     for step in steps:
@@ -209,7 +212,10 @@ def moved_first(steps: Steps) -> list[LayerStep]:
 
 
 def input_at_hand(steps: Steps) -> Steps:
-    """Move the exchange of the input first; mark steps before the first weights as `at_hand`."""
+    """Return the steps, with the exchange of the layer's input first.
+
+    The steps before the first weights are marked `at_hand`, since their results never change.
+    """
     found = moved_first(steps)
     for k, step in enumerate(found):
         if step.weights:

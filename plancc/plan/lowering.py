@@ -116,7 +116,7 @@ def with_links(
 
 
 class _RowOrder(NamedTuple):
-    """Plan order: all rows in this order, the place of every row, and of every part's first row."""
+    """All rows in plan order, the place of every row, and the place of every part's first row."""
 
     rows: Int32Array
     position: Int32Array
@@ -184,9 +184,10 @@ def _permute(indptr, indices, values, position, row_ptr, first, last, column, va
 
 @njit(cache=True, nogil=True)
 def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
-    """Do the work of `lowered_parts`; return length, receiver and sender of every message.
+    """Number the columns of parts first..last-1 locally, and list the messages to these parts.
 
-    `local` (int32[n]) is scratch memory. `halo_row` gets the received rows.
+    Returns length, receiver and sender of every message; `halo_row` gets the received rows, as
+    local numbers at their sender. `local` (int32[n]) is scratch memory.
     """
     bitmap = np.zeros(len(local) // 64 + 1, dtype=np.uint64)
     longest = 0

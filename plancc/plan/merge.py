@@ -1,9 +1,9 @@
 """Merge several parts of a plan on one rank.
 
 Messages between these parts are dropped, and a row that several of them receive is sent once. Both
-ends of a message sort its rows in plan order, so a rank knows in which order rows arrive. A folded
-row is added to its own row if the owner is on the same rank. If some rank would have parts of
-several nodes, rows are sent without hops.
+ends of a message sort its rows in plan order, so a rank knows in which order rows arrive. The
+nonzeros of a folded row whose owner is on the same rank are added to the own row. If some rank
+would have parts of several nodes, rows are sent without hops.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
         return merged.called(own[merged.row - row0])
 
     def foreign_side(rows: Int64Array) -> Side:
-        """Return the side for `rows` of other ranks, given as ascending places in plan order."""
+        """Return the side of an exchange for `rows` of other ranks, ascending in plan order."""
         return Side.of_rank(*runs(interval(rows, first_row)))
 
     links = linked = None

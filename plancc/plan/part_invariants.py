@@ -47,9 +47,9 @@ MESSAGE_FAULTS = {
 
 
 def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str]]:
-    """Yield (invariant, violation) for parts, without vertex data; "" if the invariant holds.
+    """Yield (invariant, violation) for parts of a plan; "" if the invariant holds.
 
-    The offsets must ascend and end at the lengths of the arrays.
+    Vertex data are not checked. Offsets must ascend and end at the lengths of the arrays.
     """
     rows, num_interior = np.diff(parts.part_ptr), parts.num_interior
     places = np.full(len(rows), parts.part_ptr[-1])

@@ -96,7 +96,7 @@ def read_population(
 
 
 def population_of(plan: Plan) -> Population:
-    """Return a population for any sampler: the whole pattern, with training mask and clusters."""
+    """Return a population for any sampler: pattern, and the plan's training mask and clusters."""
     graph, data, place = graph_of(plan), plan.vertex_data, plan.places()
     return Population(
         plan.num_vertices,

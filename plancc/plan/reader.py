@@ -193,9 +193,7 @@ class PlanFile:
             return self._container.is_there(name, h5py.Dataset)
 
     def metrics(self, prefix: str = "") -> Metrics | None:
-        """Return the figures whose names begin with `prefix`; None if a figure is missing or no
-        number.
-        """
+        """Return figures by `prefix` of their names; None if a figure is missing or no number."""
         return Metrics.from_dict(self.attributes("metrics"), prefix)
 
     def vertex_data_names(self) -> list[str]:
@@ -256,9 +254,7 @@ class PlanFile:
             raise self._error(f"/{name} is damaged: the digest{whose} does not match")
 
     def _cut(self, cut: str, first: int, last: int) -> Int64Array:
-        """Return the offsets `cut` (`FileDataset.cut`) of parts first..last-1: int64[last - first +
-        1].
-        """
+        """Return the offsets `cut` (`FileDataset.cut`) of parts first..last-1, and their end."""
         if cut == LOCAL_ROWS:
             points = self._cut(PART_PTR, first, last)
             folds = self.header.layout == "edge"
@@ -299,10 +295,10 @@ class PlanFile:
     def read_parts(
         self, first: int, last: int, names: Iterable[str] | None = None
     ) -> dict[str, npt.NDArray[Any]]:
-        """Read datasets, by name, for parts ``first..last-1``, checked as in `read`; offsets begin
-        at 0.
+        """Read datasets, by name, for the parts ``first..last-1``, with the checks of `read`.
 
-        `names` None means all datasets, except vertex data and the ids of the graph's source.
+        Offsets begin at 0. `names` None means all datasets, except vertex data and the ids of the
+        graph's source.
         """
         others = ("rows/original_id", TYPE_PTR, "vertex_data/")
         found = {}

@@ -176,9 +176,9 @@ def list_marked(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def count_marked(bitmap, part_ptr, rows, messages):  # type: ignore[no-untyped-def]
-    """Clear a bitmap over plan order; return how many rows and how many owners it marked.
+    """Clear a bitmap over plan order; return the numbers of marked rows and of their owners.
 
-    The marked rows of each owner are added to `rows`, and its message to `messages`.
+    Each part's marked rows are added to `rows`, and 1 to `messages` for each part with marked rows.
     """
     num_rows, num_parts = np.int64(0), np.int64(0)
     q, end = -1, np.int64(0)

@@ -70,8 +70,7 @@ def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[st
 
 @njit(cache=True, nogil=True, plain=True)
 def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: ignore[no-untyped-def]
-    """Return the first fault in the hops of some parts as (key of `ROUTE_FAULTS`, part, x), or
-    zeros.
+    """Return the first fault in hops as (key of `ROUTE_FAULTS`, part, x), or zeros.
 
     In faults 1 and 2, x is the peer of a message; otherwise, x is the place of a row in plan order.
     `ends` holds the well-formed messages of the three hops, sorted by sender and by receiver.

@@ -3,9 +3,9 @@
 Ranks wait for each other after every step of a layer and direction, so a step takes as long as its
 slowest rank. An operation takes this time:
 
-    message       latency + bytes / bandwidth, which differ inside and between nodes. A rank sends its
-                  messages one after the other, and receives at the same time. A node's messages to
-                  other nodes take at least bytes / injection, the bandwidth of the whole node.
+    message       latency + bytes / bandwidth; both differ inside a node and between nodes. A rank
+                  sends one message after the other, and receives at the same time. A node's
+                  messages to others take at least bytes / injection, the whole node's bandwidth.
     ring          g - 1 latencies, and bytes / bandwidth of the slowest link, for g ranks in their
                   order. Rings through a node share its injection (Tripathy et al. 2020, VI-A).
     tree          ceil(log2 k) rounds between k nodes, then ceil(log2 r) rounds between the r ranks
@@ -13,8 +13,8 @@ slowest rank. An operation takes this time:
     product       multiply-adds / rate; longer if a node has more ranks than cores. A dense product
                   also takes bytes / stream to read and write its rows.
     elementwise   bytes / stream
-    batch         seconds per drawn block, row and nonzero. If ranks draw without messages, and have
-                  two cores each, only time beyond the previous step is added.
+    batch         seconds per drawn block, row and nonzero. If ranks draw without messages, and
+                  have two cores each, only time beyond the previous step is added.
 
 Late messages add only the time by which they take longer than all other steps together. Compute
 time and overhead are divided by the rank's speed. Numbers of 8 bytes take twice as long as float32.
@@ -181,7 +181,7 @@ class Prediction:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the machine's memory per rank suffices for every rank; None if it is unknown."""
+        """Whether the machine's memory per rank suffices for every rank; None if unknown."""
         memory = self.machine.node.memory
         return None if memory is None else self.memory["total"] <= memory
 

@@ -38,11 +38,10 @@ class Boundary:
 
     @classmethod
     def parse(cls, text: str) -> Boundary:
-        """Return the function of a string such as "16:0.5,256:1.2", "16:0.5:12", or names of plan
-        files.
+        """Return the function that a string such as "16:0.5,256:1.2" or "16:0.5:12" describes.
 
-        Plan files are measured. Raises InputError for another form, a negative or infinite number,
-        or two points with the same number of parts.
+        The string may also name plan files, which are measured. Raises InputError for another form,
+        a negative or infinite number, or two points with the same number of parts.
         """
         points: list[tuple[int, float, float | None]] = []
         plans = []

@@ -74,9 +74,7 @@ class DataWidths:
 
     @classmethod
     def _from_labels(cls, features: int | None, labels: npt.NDArray[np.int32] | None) -> DataWidths:
-        """Return the widths of data that have no array `targets`, only labels or `features`
-        columns.
-        """
+        """Return the widths of data that have only labels or features, not the array `targets`."""
         if labels is None:
             return cls(features or None)
         classes = int(labels.max(initial=-1)) + 1

@@ -41,7 +41,8 @@ class TrainingCost:
         max_words_sent, max_messages_sent: The same for the part that sends most.
         in_hops: Whether rows are sent in hops, in each of which a row counts.
         max_memory: Bytes of the part with the most memory, with all passes, by term and in total.
-        recomputed_memory: Total bytes of this part if activations are recomputed.
+        recomputed_memory: Total bytes of the part with the most memory, if activations are
+            recomputed.
         passes: Costs with no pass, with the first pass, with two, ...; edge plans without
             "dead-rows".
     """

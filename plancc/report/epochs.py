@@ -108,9 +108,7 @@ class Basis:
 
     @classmethod
     def shared(cls, several: Sequence[Basis]) -> Basis:
-        """Return one basis for several plans: their machine and widths, or defaults where they
-        differ.
-        """
+        """Return one basis for several plans; machine or widths that differ become defaults."""
         first, usual = several[0], default_predictor()
         dims, machine = first.predictor.dims, first.predictor.machine
         dims_from, machine_from = first.dims_from, first.machine_from
@@ -187,9 +185,7 @@ class EpochTimes:
         return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
 
     def beside(self, plan: Plan) -> float | None:
-        """Return the epoch seconds of another plan with the same machine and widths; None if
-        unknown.
-        """
+        """Return the epoch seconds of another plan on the same basis; None if unknown."""
         try:
             return self.basis.predictor.epoch(tables_of(plan)).seconds
         except InputError:

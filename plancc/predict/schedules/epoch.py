@@ -105,8 +105,7 @@ class Scheduler(ABC):
         """Raise InputError if this width is too small for the grid. By default, do nothing."""
 
     def gathered(self, width: int) -> Sequence[Work]:
-        """Return the work that collects whole rows, of `width` columns, before a product with
-        weights.
+        """Return the work that collects whole rows, of `width` columns, for a product with weights.
 
         The result is empty if every rank holds all columns of its rows.
         """
@@ -117,8 +116,9 @@ class Scheduler(ABC):
         return ()
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) before the first layer, whose input has `width` columns; by default
-        none.
+        """Yield (step, work) before the first layer, whose input has `width` columns.
+
+        By default there is none.
         """
         yield from ()
 

@@ -141,7 +141,7 @@ def _live_matrices(
 
 
 def pairs_of(volumes: sp.csr_array) -> Pairs:
-    """Return messages: entry (k, m) of int64[p, p] is the number of rows from part k to part m."""
+    """Return the messages of a matrix whose entry (k, m) is the number of rows from part k to m."""
     entries = volumes.tocoo()
     source, target = (each.astype(np.int32) for each in entries.coords)
     return Pairs(volumes.shape[0], source, target, entries.data.astype(np.int64))

@@ -171,9 +171,9 @@ def _link_tables(plan: Plan, rank_of_part: Int32Array, task: LinkTask) -> LinkTa
 
 
 def _needed(rank: Int64Array, vertex: IntArray, holder: IntArray, num_ranks: int) -> Pairs:
-    """Return the messages to ``rank[k]``, which needs ``vertex[k]``, from holders, int[n].
+    """Return the messages that bring each rank its vertices from the ranks that hold them.
 
-    A rank gets each vertex once.
+    Rank ``rank[k]`` needs ``vertex[k]``, and gets it once; ``holder[v]`` is the rank that holds v.
     """
     rank, vertex = np.divmod(np.unique(rank * len(holder) + vertex), len(holder))
     away = holder[vertex] != rank

@@ -137,7 +137,7 @@ def divides_columns(grid: Grid) -> bool:
 
 
 def sends_rows(grid: Grid | None) -> bool:
-    """Return whether parts send only needed rows, in messages, instead of broadcasting all rows."""
+    """Return whether parts send only needed rows, in messages; True if there is no grid."""
     return grid is None or grid.sparse or (grid.scheme == "feature" and grid.rows > 1)
 
 
