@@ -1,7 +1,6 @@
 """Processes: let a child end with its parent, say why a process ended, record temporary files.
 
-The command line removes recorded files (`plancc_cli.signals`), since a process that is killed in
-native code cannot.
+A process that is killed in native code cannot clean up: the command line removes its files.
 """
 
 from __future__ import annotations

@@ -134,10 +134,7 @@ def refine(
 
 
 def _better(revision: Revision, asked: RefineOptions, record: Record) -> Owners:
-    """Return the refined owners, or the plan's owners if these are better.
-
-    Parts are renumbered so that the machine's nodes suit their messages.
-    """
+    """Return refined owners, or the plan's if better, numbered to suit the machine's nodes."""
     plan, matrix, search = revision.plan, revision.matrix, revision.search
     from plancc.passes.refine import refiner
 
@@ -234,11 +231,9 @@ class Revision:
     """A matrix for which new owners are found, and the plan whose owners they replace.
 
     Attributes:
-        plan: The previous plan.
         whole: The normalised matrix.
         matrix: The matrix `whole`, with parallel edges of several relations merged.
         search: Options of the search; capacities if ranks differ in speed.
-        balance: The weights that parts share evenly.
         limits: For every part, the allowed weight of rows; in an edge plan, number of nonzeros.
     """
 
@@ -275,11 +270,7 @@ class Revision:
     ) -> dict[str, Any]:
         """Return the provenance of the new plan.
 
-        Parameters:
-            first: Entries that are kept from the previous plan (`kept_of`).
-            about: Entries about refining or patching.
-            command: Name of the command, such as "refine".
-            notes: Warnings for the user.
+        `first` has entries of the previous plan (`kept_of`), `about` entries about the command.
         """
         before = search_seconds(self.plan.provenance) or 0.0
         found = {
@@ -298,8 +289,7 @@ def revised_options(
 ) -> tuple[SearchOptions, Balance]:
     """Return options of the search, and the balance; what `asked` leaves open is as in the plan.
 
-    `places` has the place of each vertex in `data`. Raises InputError if data for the balance are
-    missing, or capacities do not suit the grid.
+    `places` has the place of each vertex in `data`.
     """
     assert not isinstance(asked.machine, str)  # its options have found the machine
     predictor = Basis.of(plan.provenance, DataWidths.of(data), asked.dims, asked.machine).predictor

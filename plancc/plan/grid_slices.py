@@ -23,10 +23,7 @@ from plancc.plan.rank_parts import RankParts
 
 
 def with_grid(plan: Plan, grid: Grid) -> Plan:
-    """Return the plan of a process grid, which has the tables of a row plan.
-
-    Raises InputError if `plan` is not a row plan with ``grid.num_parts`` parts.
-    """
+    """Return the plan of a process grid, with the tables of the row plan `plan`."""
     if plan.header.layout != "row" or plan.num_parts != grid.num_parts:
         raise InputError(
             f"grid '{grid}' needs a row plan of {grid.num_parts} parts, not {plan.num_parts} parts "

@@ -86,8 +86,7 @@ class Linear(LayerStep):
 
     Attributes:
         inner, columns: Number of rows and of columns of W.
-        rows: Rows of x: the layer's "inputs" or "outputs", A's local "columns", or "" until
-            `placed`.
+        rows: Rows of x: "inputs" or "outputs" of the layer, local "columns" of A, or "" (not set).
         of_weights: Whether the adjoint computes only the gradient of W.
     """
 

@@ -40,10 +40,7 @@ class StepTraffic(NamedTuple):
         return StepTraffic(self.received, self.sent, self.messages_received, self.messages_sent)
 
     def times(self, width: int | Int64Array) -> StepTraffic:
-        """Return this traffic in words, for `width` columns, a number or one number for each part.
-
-        A part with width 0 sends no message.
-        """
+        """Return the words of rows with `width` columns; a part with width 0 sends no message."""
         full = np.asarray(width) > 0
         sent, received, *messages = self
         return StepTraffic(sent * width, received * width, *(each * full for each in messages))

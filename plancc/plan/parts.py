@@ -54,8 +54,7 @@ class GridShare:
         part_ptr (int64[num_parts + 1]): First row of every part in plan order.
         row_ptr, place, value: CSR of the rank's block of A: rows of the process row, columns of the
             process column as places in plan order. Empty if `block` is given.
-        block: The rank's part of the row plan, for scheme "feature" and sparse grids; otherwise
-            None.
+        block: Part of the row plan, for scheme "feature" and sparse grids; otherwise None.
     """
 
     grid: Grid

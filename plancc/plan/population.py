@@ -20,10 +20,7 @@ from plancc.sampling import Population, Sampler
 
 
 def num_training(file: PlanFile, target: str | None = None) -> int | None:
-    """Return the number of training vertices of an open plan.
-
-    The number is None if there is neither a training mask nor a `target` (see `read_population`).
-    """
+    """Return the number of training vertices; None without training mask and `target`."""
     types, suffix = file.header.types, ""
     if types is not None and target is not None:
         suffix = f"_of_{types.names.index(target)}"
@@ -37,13 +34,8 @@ def read_population(
 ) -> Population:
     """Read the population from which a sampler draws, with the data that the sampler needs.
 
-    Reading the pattern calls compiled functions, and takes twice the 4 bytes per nonzero and 8 per
-    row that it keeps. Raises InputError if the plan lacks needed data, or is an edge plan and the
-    pattern is needed.
-
-    Parameters:
-        with_pattern: Whether to read the pattern if the sampler needs it.
-        target: Vertex type that is trained; without a training mask, all vertices of the type.
+    Reading the pattern calls compiled functions, and takes twice the memory of the result. Without
+    a training mask, all vertices of type `target` are training vertices.
     """
     n, types, suffix = file.header.num_vertices, file.header.types, ""
     carried = file.vertex_data_names()

@@ -204,9 +204,8 @@ In "3d" these are more rows than the rank owns. """
 def replicated(needed_only: bool) -> Program:
     """Return the program of 1.5D (Tripathy et al. 2020, Algorithm 2).
 
-    The ranks of a process row have copies of a part, and one of them sends its rows, which are in
-    its space "held" (Equation 3). The rows are broadcast, or sent in a row plan's messages if
-    `needed_only`.
+    The ranks of a process row have copies of a part; one of them sends its rows, from its space
+    "held" (Equation 3): in broadcasts or, if `needed_only`, in messages of a row plan.
     """
     middle: Program = Broadcast("pieces", "held", "piece"), Multiply("matrix", "piece", "sums")
     if needed_only:
@@ -257,10 +256,7 @@ def grid_program(grid: Grid) -> Program:
 
 
 def adjoint(program: Sequence[Step]) -> Program:
-    """Return the program of A^T G, given the program of A H.
-
-    Late steps are left out: their rows are constants, without gradients.
-    """
+    """Return the program of A^T G, given the program of A H; late rows have no gradient."""
     return tuple(step.adjoint() for step in reversed(program) if not step.late)
 
 

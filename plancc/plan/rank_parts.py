@@ -17,11 +17,10 @@ from plancc.plan.values import Header
 
 @dataclass(frozen=True, eq=False)
 class RankParts:
-    """Which parts of a plan a rank has.
+    """Which parts of a plan a rank has; ranks of a grid may share a part.
 
     Attributes:
-        ranks (int64[num_ranks + 1]): First part of every rank, then the number of parts. Ranks of a
-            grid may share a part.
+        ranks (int64[num_ranks + 1]): First part of every rank, then the number of parts.
     """
 
     header: Header
@@ -78,10 +77,7 @@ def parts_of_rank(path: str, header: Header, rank: int, num_ranks: int) -> RankP
 
 
 def check_num_ranks(path: str, header: Header, num_ranks: int) -> None:
-    """Raise InputError if a plan cannot run on this many ranks.
-
-    A plan runs on at most as many ranks as parts, a grid plan on exactly the ranks of its grid.
-    """
+    """Raise InputError for more ranks than parts, or for a number that does not fit the grid."""
     grid, num_parts = header.grid, header.num_parts
     if grid is not None and num_ranks != grid.num_ranks:
         raise InputError(

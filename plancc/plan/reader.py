@@ -81,8 +81,7 @@ class PlanFile:
 
     Attributes:
         minor: Minor version of the file's format.
-        content_sha256: Content hash; opening compares it with the digests, `read` these with the
-            data.
+        content_sha256: Content hash, compared with the digests when the file is opened.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -143,8 +142,7 @@ class PlanFile:
     def checked_ranks(self, num_ranks: int | None) -> int:
         """Return the number of parts whose figures are shown if `num_ranks` ranks run the plan.
 
-        The number is `num_ranks`, since ranks merge parts; the plan's number of parts for None or a
-        grid. Raises InputError if the plan cannot run on `num_ranks`.
+        Without a grid this is `num_ranks`; with a grid, or for None, the plan's number of parts.
         """
         parts = self.header.num_parts
         if self.header.grid is not None:
@@ -157,10 +155,7 @@ class PlanFile:
         return ranks
 
     def attributes(self, group: str) -> dict[str, Any]:
-        """Return the attributes of group ``/provenance`` or ``/metrics``, by name.
-
-        Raises PlanError if they cannot be read or do not match their digest.
-        """
+        """Return the checked attributes of group ``/provenance`` or ``/metrics``, by name."""
         if group not in self._attributes:
             with self._container.reading(f"/{group}"):
                 self._attributes[group] = self._read_attributes(group)
@@ -216,8 +211,7 @@ class PlanFile:
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
         """Read the entries of parts ``first..last-1`` of a dataset, and compare their digests.
 
-        A dataset that is not cut into parts is read whole. Offsets also have the end of the last
-        part.
+        Datasets that are not cut into parts are read whole; offsets have an end entry.
         """
         node, dataset = self.node(name), dataset_of(name)
         last = self.header.num_parts if last is None else last
@@ -239,13 +233,7 @@ class PlanFile:
         return array
 
     def _compare(self, name: str, found: Digests, first: int) -> None:
-        """Raise PlanError if digests differ from the digests in the file.
-
-        Parameters:
-            name: Name of the dataset, or of the group of attributes.
-            found: Digests of consecutive parts; one digest for undivided data.
-            first: The first of these parts.
-        """
+        """Raise PlanError if `found`, digests from part `first` on, differ from stored digests."""
         expected = self._digests[name][first : first + len(found)]
         wrong = np.flatnonzero((found != expected).any(axis=1)) if len(found) else found
         if len(wrong):
@@ -267,10 +255,7 @@ class PlanFile:
         return (points[int(number)] if number else points)[first - begin : last - begin + 1]
 
     def _check_offsets(self, name: str, offsets: Int64Array, first: int, last: int) -> None:
-        """Raise PlanError if the offsets of dataset `name` do not ascend, or end at a wrong number.
-
-        `offsets` belong to the parts ``first..last-1``; over all parts, they ascend from 0.
-        """
+        """Raise PlanError if offsets of parts first..last-1 do not ascend, or end wrongly."""
         begin, end, total = offsets[..., 0], offsets[..., -1], self._sizes[dataset_of(name).ends]
         starts = begin == 0 if first == 0 else begin >= 0
         ends = end == total if last == self.header.num_parts else end <= total
@@ -297,8 +282,7 @@ class PlanFile:
     ) -> dict[str, npt.NDArray[Any]]:
         """Read datasets, by name, for the parts ``first..last-1``, with the checks of `read`.
 
-        Offsets begin at 0. `names` None means all datasets, except vertex data and the ids of the
-        graph's source.
+        Offsets begin at 0. `names` None means all, except vertex data and ids of the source.
         """
         others = ("rows/original_id", TYPE_PTR, "vertex_data/")
         found = {}
@@ -336,10 +320,7 @@ class PlanFile:
         return rows
 
     def read_vertex_data(self, first: int, last: int, on_disk: bool = False) -> VertexData:
-        """Read the vertex data of the rows of parts ``first..last-1``, with the checks of `read`.
-
-        With `on_disk`, features stay in the file (`rows_on_disk`).
-        """
+        """Read the vertex data of parts first..last-1; `on_disk` leaves features in the file."""
         types, vertices = self.header.types, None
         arrays: dict[str, Any] = {
             name: (self.rows_on_disk if on_disk and name == FEATURES else self.read)(
@@ -418,10 +399,7 @@ class PlanFile:
                 raise self._error(f"/metrics says {name} = {said}, the tables say {value}")
 
     def check_content(self) -> None:
-        """Raise PlanError if a dataset or a group's attributes do not match their digest.
-
-        Unknown datasets are left out. The check takes about 0.3 s per gigabyte.
-        """
+        """Raise PlanError if a known dataset or group mismatches its digest; 0.3 s per gigabyte."""
         for name, dataset in self.datasets.items():
             for first in range(0, self.header.num_parts if dataset.cut else 1, PARTS_AT_ONCE):
                 self.read(name, first, min(first + PARTS_AT_ONCE, self.header.num_parts))
@@ -437,10 +415,7 @@ class PlanFile:
             self.attributes(group)
 
     def _read_digests(self) -> None:
-        """Read the digests of all datasets, and check that the content hash fits these digests.
-
-        The hash includes the digests of unknown datasets, which a higher minor version may have.
-        """
+        """Read the digests of all known and unknown datasets, and check the content hash."""
         nodes = {name: self.node(name) for name in self.datasets}
         if any(OF_TYPE in each.cut for each in self.datasets.values()):
             self.node(TYPE_PTR)
@@ -546,10 +521,7 @@ class PlanFile:
         return header
 
     def _check_names(self) -> None:
-        """Raise PlanError for an unknown attribute, group or dataset.
-
-        A file of a higher minor version may have unknown names.
-        """
+        """Raise PlanError for unknown names, unless the file has a higher minor version."""
         if self.minor > MINOR:
             return
         names = self.attributes("")

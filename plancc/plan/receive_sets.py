@@ -67,10 +67,7 @@ class NonzerosByPart(NamedTuple):
 def group_by_part(
     matrix: Graph, nonzero_owner: Int32Array, num_parts: int, rows: Int32Array, position: Int32Array
 ) -> NonzerosByPart:
-    """Group nonzeros by their owner `nonzero_owner`, int32[nnz].
-
-    `rows` are all rows in any order, such as plan order; `position` is each row's place in it.
-    """
+    """Group nonzeros by `nonzero_owner`; rows are numbered by `position` in the order `rows`."""
     return NonzerosByPart(
         *_group_by_part(matrix.indptr, matrix.indices, nonzero_owner, num_parts, rows, position)
     )
@@ -95,20 +92,14 @@ def _group_by_part(indptr, indices, nonzero_owner, num_parts, rows, position):  
 def exchange_of_messages(
     receiver: Int32Array, sender: Int32Array, row_ptr: Int64Array, row: Int32Array, num_parts: int
 ) -> Exchange:
-    """Return the exchange of messages that are sorted by receiver, then by sender.
-
-    The messages have the rows `row` with offsets `row_ptr`, as in `plancc.plan.exchange.Side`.
-    """
+    """Return the exchange of messages sorted by receiver, then by sender (see `Side`)."""
     send = sort_by_sender(receiver, sender, row_ptr, row, num_parts)
     return Exchange(Side(*send), Side(offsets_of(receiver, num_parts), sender, row_ptr, row))
 
 
 @njit(cache=True, nogil=True)
 def sort_by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore[no-untyped-def]
-    """Sort messages by sender, then by receiver; return the four arrays of their `Side`.
-
-    The messages are given in the order of their receivers.
-    """
+    """Sort messages, given in receiver order, by sender; return the four arrays of their `Side`."""
     ptr = offsets_of(sender, num_senders)
     peer = np.empty(len(sender), dtype=np.int32)
     out_ptr = np.zeros(len(sender) + 1, dtype=np.int64)

@@ -41,10 +41,7 @@ OF_NODES = (1, 2)
 
 
 def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[str, str]]:
-    """Yield (invariant, violation) for the hops of some parts; "" if the invariant holds.
-
-    Nothing is checked without a route.
-    """
+    """Yield (invariant, violation) for the hops of some parts; nothing without a route."""
     if route is None:
         return
     node = route.node_of_part()

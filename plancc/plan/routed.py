@@ -27,8 +27,7 @@ class PartRoute:
 
     Attributes:
         own (int32[k]): Local numbers of own rows sent after the first hop; they begin the stage.
-        hops: The exchanges collect, cross and spread. Collect sends own rows, the others rows of
-            the stage.
+        hops: Exchanges: collect sends own rows, cross and spread send rows of the stage.
         at (int32[needed rows]): Index in the stage of every halo row (or folded row).
     """
 
@@ -75,7 +74,6 @@ class RankRows:
     """The rows of a rank.
 
     Attributes:
-        held: The parts that contain the rows.
         first_row: Place of the rank's first row in plan order.
         local (int32[rows]): Local number of every row, in plan order.
     """
@@ -91,13 +89,7 @@ def exchange_of_rank(
     """Return the rank's exchange, with the rank's share of the hops.
 
     `exchange` is returned unchanged if the plan has no hops, or if a rank has parts of several
-    nodes.
-
-    Parameters:
-        step: "expand" or "fold".
-        exchange: The rank's exchange without hops.
-        parts: Messages of this rank's parts.
-        needed (int[needed rows]): Places of the needed rows, sorted by their local numbers.
+    nodes. `needed` has places of rows, sorted by the rank's local numbers.
     """
     held, header = rows.held, rows.held.header
     if header.route is None or not header.route.keeps_groups(held.ranks):

@@ -3,8 +3,8 @@
 With three hops (Bienz, Gropp, Olson 2019, "Node aware sparse matrix-vector multiplication"), one
 part of a node sends all rows for another node, where one part receives them. With two hops
 (Selvitopi, Aykanat 2019, "Regularizing irregularly sparse point-to-point communications"), each
-owner sends directly to a relay in every other group. In both, this module chooses the parts with
-the least load; in the second paper, a relay's position in its group is fixed.
+owner sends directly to a relay in every other group. This module chooses parts and relays with
+little load; in the second paper, a relay's position in its group is fixed.
 """
 
 from __future__ import annotations
@@ -32,12 +32,8 @@ def hops_of(
 ) -> tuple[Exchange, Exchange, Exchange]:
     """Return the hops collect, cross and spread (`Exchanges`) that replace messages from owners.
 
-    Raises InputError if the topology does not have one rank for each part.
-
-    Parameters:
-        send: Messages sorted by owner: `Plan.send`, or ``Plan.fold.receive`` for a fold.
-        topology: The nodes or groups of parts.
-        most: Largest number of hops of a row; if 2, collect is empty.
+    `send` is `Plan.send`, or ``Plan.fold.receive`` for a fold. `most` is the largest number of hops
+    of a row; if 2, collect is empty.
     """
     num_parts = len(part_ptr) - 1
     topology.check(num_parts)
@@ -122,10 +118,7 @@ class _Once(NamedTuple):
 
 
 def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> Int64Array:
-    """Return the index in `once` of each pair (``owner[k]``, ``node[k]``): int64[len(owner)].
-
-    `nodes` is the number of nodes; every pair must have a group.
-    """
+    """Return the index in `once` of each pair (``owner[k]``, ``node[k]``): int64[len(owner)]."""
     keys = once.owner.astype(np.int64) * nodes + once.node
     return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)
 

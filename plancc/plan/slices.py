@@ -32,8 +32,7 @@ NONZEROS_AT_ONCE = 1 << 26
 def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tuple[Header, Part]:
     """Read from a plan file only what one rank needs: the header, and its part.
 
-    In this part, `index` is the rank, `num_parts` is `num_ranks`, and peers are ranks. Raises
-    InputError if the plan cannot run on `num_ranks` ranks.
+    In this part, `index` is the rank, `num_parts` is `num_ranks`, and peers are ranks.
     """
     with PlanFile(path) as file:
         return file.header, read_part(file, rank, num_ranks)
@@ -68,8 +67,7 @@ def read_part(
 ) -> Part:
     """Read the slice of one rank from an open plan; see `read_rank_slice`.
 
-    `vertex_data` are data from `read_rows`, whose features may be reordered in place; None reads
-    them.
+    `vertex_data` come from `read_rows`; their features may be reordered in place.
     """
     held = parts_of_rank(file.path, file.header, rank, num_ranks)
     parts = _read_parts(file, *held.parts_to_read)
@@ -94,10 +92,7 @@ def _runs_alone(held: RankParts) -> bool:
 def _read_own_data(
     file: PlanFile, held: RankParts, part_ptr: Int64Array, on_disk: bool = False
 ) -> VertexData:
-    """Read the vertex data of a rank's rows, in plan order.
-
-    With `on_disk`, features stay in the file (`PlanFile.rows_on_disk`).
-    """
+    """Read the vertex data of a rank's rows in plan order; `on_disk` keeps features on disk."""
     data, (first, last) = file.read_vertex_data(*held.parts, on_disk), held.rows(part_ptr)
     start, stop = part_ptr[list(held.parts)]
     return data if (first, last) == (start, stop) else data.take(np.arange(first, last) - start)
@@ -117,8 +112,7 @@ def _read_parts(file: PlanFile, first: int, last: int) -> PartRange:
 def check_tables(file: PlanFile) -> None:
     """Check everything that `PlanFile.read_plan` checks, except the figures.
 
-    To save memory, parts are read in groups of about `NONZEROS_AT_ONCE` nonzeros; edge plans are
-    read whole.
+    To save memory, parts are read in groups; an edge plan is read whole.
     """
     header = replace(file.header, grid=None)
     if header.layout == "edge":

@@ -23,13 +23,7 @@ MOST_STAGES = 20
 
 @dataclass(frozen=True)
 class Batches:
-    """The batches into which the rows of a part are cut, and each rank's share of every batch.
-
-    Attributes:
-        num_rows: Number of rows of the part.
-        columns: Number of ranks that share the part.
-        stages: Number of batches.
-    """
+    """A part's rows in `stages` batches; `columns` ranks have equal shares of every batch."""
 
     num_rows: int
     columns: int
@@ -59,8 +53,7 @@ class Batches:
     def needs(self, row_ptr: Int64Array, column: np.ndarray) -> list[int]:
         """Return, for each stage, the last batch of input rows that this or an earlier stage reads.
 
-        `row_ptr` and `column` are the matrix as CSR. The indices ascend; the last stage needs the
-        last batch.
+        `row_ptr` and `column` are the matrix as CSR. The last stage needs the last batch.
         """
         found = []
         for stage in range(self.stages):

@@ -37,10 +37,7 @@ class Topology:
 
     @classmethod
     def parse(cls, text: object) -> Self:
-        """Parse a string: ``4x8+1x2`` means 4 nodes of 8 ranks each, then one node of 2 ranks.
-
-        Raises InputError for a string of another form.
-        """
+        """Parse a string: ``4x8+1x2`` means 4 nodes of 8 ranks, then one node of 2 ranks."""
         text = str(text)
         group = r"([1-9][0-9]{0,9})x([1-9][0-9]{0,9})"
         found = [re.fullmatch(group, word, re.ASCII) for word in text.split("+")]
@@ -116,11 +113,7 @@ class Route:
 
     @classmethod
     def read(cls, attributes: Mapping[str, Any], topology: Topology | None) -> Self:
-        """Return the route that the attributes of a plan file's root group describe.
-
-        `topology` is the parsed attribute "topology", or None. Raises InputError if "relays" is not
-        1, or both exist.
-        """
+        """Return the route that root attributes of a plan file and parsed `topology` describe."""
         if RELAYS not in attributes:
             return cls(topology)
         if attributes[RELAYS] != 1:

@@ -172,10 +172,7 @@ class Exchanges(dict[str, Exchange]):
         return tuple(self[name] for hop in HOPS if (name := f"{step}_{hop}") in self)
 
     def needed(self, step: str) -> Side:
-        """Return a step's messages sorted by the parts that do not own the rows.
-
-        These parts need rows in an expand, and have partial sums in a fold.
-        """
+        """Return a step's messages by the parts that need rows or have partial sums."""
         return self[step].receive if step == "expand" else self[step].send
 
     def of_parts(self, first: int, last: int) -> Exchanges:

@@ -70,11 +70,7 @@ class Transfer(ABC):
 def transfers(
     program: Iterable[Step], moved: Mapping[str, Sequence[Transfer]]
 ) -> Iterator[Transfer]:
-    """Yield the transfers of a program, step by step.
-
-    `moved` has a step's transfers in the forward direction, by name of the step; other steps send
-    nothing.
-    """
+    """Yield a program's transfers, given each step's forward transfers by name of the step."""
     for step in program:
         for each in moved.get(step.name, ()) if step.moves else ():
             yield each.reversed() if step.reverse else each

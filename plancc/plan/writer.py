@@ -36,10 +36,7 @@ def write_file(
     *,
     compress: bool,
 ) -> str:
-    """Write a plan file and return its content hash; see `plancc.plan.plan.Plan.save`.
-
-    `arrays` has datasets by name, `attributes` the attributes of each group in `ATTRIBUTE_GROUPS`.
-    """
+    """Write a plan file and return its content hash; see `plancc.plan.plan.Plan.save`."""
     with atomic_write(path) as temporary, ThreadPoolExecutor(2) as pool:
 
         def hashes() -> tuple[Mapping[str, Digests], str]:
@@ -75,11 +72,8 @@ def reserve_file(
     """Write a plan file in which the entries of reserved datasets are still missing.
 
     Returns, for each reserved dataset, the byte at which its entries begin; 0 if it has no entries.
-
-    Parameters:
-        path: An empty file.
-        leaves: Digests of each part's entries, for all complete datasets.
-        content: Content hash of the complete plan.
+    `path` is an empty file, `leaves` has digests of each part's entries in complete datasets, and
+    `content` is the complete plan's hash.
     """
     known = leaves, content
     return _write(Stream(path, "r+"), header, datasets, attributes, False, lambda: known)

@@ -25,7 +25,6 @@ class Forecast:
     """Predicted seconds of one epoch, which the compiler records in the plan's provenance.
 
     Attributes:
-        predictor: The predictor, with the widths of the layers and the machine.
         seconds: Seconds with the plan; None if a width is below the grid's process columns.
         random_seconds: Seconds with a random row partition on as many ranks.
         bound_seconds: Seconds if all work were evenly spread and no rows were exchanged.
@@ -58,10 +57,7 @@ class Forecast:
 
     @property
     def comparison(self) -> str:
-        """A sentence with the plan's predicted seconds, and the seconds of a random partition.
-
-        The sentence names machine and widths.
-        """
+        """A sentence with predicted seconds of plan and random partition, machine and widths."""
         assert self.seconds is not None
         machine, dims = self.predictor.machine, ",".join(map(str, self.predictor.dims))
         own, random = (four_digits(1e3 * each) for each in (self.seconds, self.random_seconds))

@@ -76,8 +76,7 @@ RULES = {
 def _check(part: Any, prefix: str = "") -> None:
     """Raise InputError if an attribute of a `Machine`, or of one of its tables, breaks its rule.
 
-    `prefix` is the table's name in a machine file with a dot, or "". None is allowed where it is
-    the default.
+    `prefix` is the table's name with a dot, or "". None is allowed if it is the default.
     """
     for each in fields(part):
         value, rule = getattr(part, each.name), RULES.get(each.name, POSITIVE)
@@ -143,8 +142,7 @@ class SparseRates:
     Attributes:
         nonzeros_per_row: Measured numbers of nonzeros per row, ascending.
         width: Measured numbers of columns of the dense matrix, ascending.
-        multiply_adds: Rates by `nonzeros_per_row` and `width`; with `rows`, one such table for each
-            number of rows.
+        multiply_adds: Rates by `nonzeros_per_row` and `width`; first by `rows`, unless empty.
         rows: Measured numbers of rows of a square matrix, ascending, which decide whether the dense
             matrix fits into a cache. Empty if they make no difference.
     """
@@ -182,8 +180,7 @@ class SparseRates:
     ) -> Float64Array:
         """Return the rates for these shapes, float64, by interpolation in the table.
 
-        Logarithms of rates are linear in logarithms of shapes. Outside the table, the nearest value
-        applies.
+        Logarithms are linear; outside the table, the nearest value applies.
         """
         axes = (self.rows or (1.0,), self.nonzeros_per_row, self.width)
         table = np.log(np.array(self.multiply_adds, np.float64).reshape([*map(len, axes)]))
@@ -218,8 +215,7 @@ class Overlap:
     """How much of the time of messages is hidden, because products are computed meanwhile.
 
     Attributes:
-        communication: Hidden share, 0..1, of the shorter of the times of messages and of the own
-            rows' product.
+        communication: Hidden share, 0..1, of the shorter of two times: messages, own rows' product.
     """
 
     communication: float = 0.0
@@ -237,8 +233,7 @@ class CollectiveShapes:
     Attributes:
         broadcast: "ring" takes g - 1 latencies plus w (words are sent in pieces); "tree" takes
             ceil(log2 g) rounds of one latency plus w.
-        allreduce: "ring" takes 2 (g - 1) latencies plus 2 (g - 1) / g w; "tree" takes twice as long
-            as a broadcast by "tree".
+        allreduce: "ring" takes 2 (g - 1) latencies plus 2 (g - 1) / g w; "tree" two broadcasts.
     """
 
     broadcast: str = "ring"
@@ -425,10 +420,7 @@ TABLES: dict[str, type] = {
 
 
 def _meant(prefix: str, key: str, known: Sequence[str]) -> str:
-    """Return a hint for the message about an unknown key; "" if there is no hint.
-
-    The hint names the table of the key, or else a known key that is similar.
-    """
+    """Return a hint for an unknown key: its table, or a similar known key; "" without a hint."""
     kinds: dict[str, type] = {"": Machine, **TABLES}
     others = {name: kind for name, kind in kinds.items() if name != prefix.removesuffix(".")}
     at = [name for name, kind in others.items() if key in (each.name for each in fields(kind))]
@@ -443,10 +435,7 @@ def _meant(prefix: str, key: str, known: Sequence[str]) -> str:
 
 
 def _check_keys(prefix: str, values: Mapping[str, Any], kind: type) -> None:
-    """Raise InputError if `values` has a key that is no attribute of `kind`, or lacks a needed one.
-
-    `prefix` is the table's name in a machine file with a dot, or "".
-    """
+    """Raise InputError if `values` has an unknown key, or lacks a key that `kind` needs."""
     known = [each.name for each in fields(kind)]
     for key in values:
         if key not in known:

@@ -66,11 +66,8 @@ def row_memory(
     Parameters:
         parts: Load and traffic with all rows.
         live: Load and traffic of every layer without dead rows.
-        dims: Widths d_0..d_L.
         halo_nonzeros (int64[num_parts]): Nonzeros in halo columns or folded rows.
         symmetric: Whether every part's block of own rows and columns is symmetric.
-        value_bytes: Bytes of a value in the plan file.
-        recompute: Whether the backward pass computes activations again.
     """
     dead = any((each.rows < parts.rows).any() for each in live)
     layers = list(live) if dead else [parts] * len(live)
@@ -148,7 +145,6 @@ def _training(
 
     Parameters:
         rows (list of int64[num_ranks]): Output rows of every layer.
-        dims: Widths d_0..d_L.
         held: Columns that a rank holds, for every width; outputs are held whole.
     """
     zero = np.zeros_like(rows[0])
@@ -202,10 +198,7 @@ def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
 def _evaluation(
     rows: Int64Array, dims: Sequence[int], held: Sequence[int | Int64Array]
 ) -> Int64Array:
-    """Return the words of the three largest matrices that an evaluation holds at the same time.
-
-    The result is int64[num_ranks]; for the parameters see `_training`.
-    """
+    """Return the words of an evaluation's three largest matrices at a time: int64[num_ranks]."""
     most = 2 * rows * held[1]
     for k in range(1, len(dims) - 1):
         wide_in, wide_out = rows * held[k], rows * held[k + 1]
@@ -228,7 +221,6 @@ def grid_memory(
     Parameters:
         rows (int64[num_ranks]): Rows of H that the rank holds between products.
         block_rows, nonzeros (int64[num_ranks]): Size of the rank's block of A.
-        dims: Widths d_0..d_L.
         held (list of int or int64[num_ranks]): Columns held between products, for each width.
         buffers (int64[num_ranks]): Words received for a product, and of unreduced results.
         laid_out: Copies of the block in memory, with its transpose and sent copies.

@@ -35,11 +35,7 @@ DEFAULT_DIMS = (128, 128, 16)
 def layers_of(
     dims: Sequence[int], passes: Sequence[str], options: ConvOptions | None = None
 ) -> list[BothWays]:
-    """Return the steps of every layer of a network, in the forward and in the backward pass.
-
-    `options` of None mean a GCN. Raises InputError for an unknown pass, or options that do not fit
-    `dims`.
-    """
+    """Return each layer's steps in the forward and backward pass; no `options` mean a GCN."""
     for name in passes:
         check_choice("pass", name, PASSES)
     if len(dims) < 2 or min(dims) < 1:

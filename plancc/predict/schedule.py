@@ -1,8 +1,6 @@
 """An epoch as a list of operations: which rank sends what to which rank, and computes what.
 
-Words and messages equal the runtime's counts in ``Transport.traffic``;
-``plancc_runtime/transport/base.py`` says how words of collectives count. A word is one number of
-any type.
+Words and messages equal the runtime's counts in ``Transport.traffic``. A word is one number.
 """
 
 from __future__ import annotations
@@ -58,10 +56,7 @@ class Pairs:
         return Pairs(self.num_ranks, self.target, self.source, self.rows, self.hops)
 
     def by_step(self, name: str) -> dict[str, Pairs]:
-        """Return the exchanges by which the rows travel, by name of their step.
-
-        The exchanges are the hops; without hops, this object alone, under `name`.
-        """
+        """Return the hops by name of their step; without hops, this object under `name`."""
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
@@ -106,8 +101,7 @@ class PointToPoint(Transfer):
     Attributes:
         width (int or int64[num_ranks]): Columns of a row (`plancc.plan.words.RowMessages`).
         step: Name in `STEPS` to whose time the messages are added.
-        is_late: Whether rows are for a later epoch; only messages longer than the rest of the epoch
-            cost time.
+        is_late: Whether rows are for a later epoch; ranks wait only beyond the rest of the epoch.
     """
 
     pairs: Pairs
@@ -173,11 +167,9 @@ class BatchDraw:
 
     Attributes:
         blocks: Blocks in which a rank draws nonzeros of own rows; each takes a fixed time too.
-        rows (int64[num_ranks]): Own, sent and received rows, and nonzeros drawn for other ranks,
-            summed over the blocks.
+        rows (int64[num_ranks]): Own, sent and received rows, and nonzeros drawn for other ranks.
         nonzeros (int64[num_ranks]): Nonzeros in own rows, summed over the blocks.
-        alone: Whether a rank draws without messages, so that a second core can draw the next batch
-            during a step.
+        alone: Whether ranks draw without messages; a second core can then draw the next batch.
     """
 
     blocks: int
@@ -204,8 +196,6 @@ class Schedule:
         name: Path of the plan, or a name for it.
         layout: Layout of the plan, such as "row" or "grid 2d 4x4".
         dims: Widths d_0..d_L.
-        passes: Names of the passes that are on.
-        operations: The operations, in order.
         memory: Largest memory that every rank needs at any time, for float32.
         notes: Sentences that say what the prediction assumes.
         pipeline: Pipeline of a feature plan; None if products are not pipelined.

@@ -72,13 +72,7 @@ _DRAW = Place(0, "batch", DRAW)
 
 
 class StepTime(NamedTuple):
-    """Time of one operation of a layer, in the forward or in the backward pass.
-
-    Attributes:
-        layer, direction, step: The place of the operation in the epoch (`Place`).
-        slowest, mean: Seconds of the slowest rank, and mean over the ranks.
-        rank: The slowest rank.
-    """
+    """Seconds of an operation at a `Place`: of the slowest rank, `rank`, and the mean of ranks."""
 
     layer: int
     direction: str
@@ -93,7 +87,6 @@ class Prediction:
     """Predicted time and memory of an epoch on a machine.
 
     Attributes:
-        word_bytes: Bytes of a number, 4 or 8.
         steps: The steps that take time, in the order of the epoch.
         of_rank (dict of str to float64[num_ranks]): Seconds of every rank, without waiting, by
             names in `STEPS` (and `DRAW`).
@@ -133,10 +126,7 @@ class Prediction:
         return sum(each.slowest for each in self.steps if each.step not in COMPUTED)
 
     def of_step(self, step: str) -> tuple[float, float]:
-        """Return the seconds of all steps of this name, of the slowest rank and in the mean.
-
-        The slowest rank is that of each step.
-        """
+        """Return the seconds of all steps of this name: sums of slowest ranks, and of means."""
         chosen = [each for each in self.steps if each.step == step]
         return sum(each.slowest for each in chosen), sum(each.mean for each in chosen)
 
@@ -226,10 +216,7 @@ class Prediction:
 
 
 def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES) -> Prediction:
-    """Return the predicted time of an epoch, for numbers of 4 or 8 bytes.
-
-    Raises InputError for other sizes, or if the machine has speeds for another number of ranks.
-    """
+    """Return the predicted time of an epoch, for numbers of 4 or 8 bytes."""
     if word_bytes not in WORDS:
         raise InputError(f"{word_bytes} bytes per number: choose 4 or 8")
     times: dict[Place, Float64Array] = {}
@@ -275,19 +262,13 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
 
 
 def slowness(machine: Machine, num_ranks: int) -> Float64Array:
-    """Return each rank's time relative to a rank with its own core and speed 1: float64[num_ranks].
-
-    Raises InputError if the machine has speeds for another number of ranks.
-    """
+    """Return how many times slower each rank is than a rank with a core and speed 1, float64."""
     shared: Float64Array = np.maximum(_shared(machine, num_ranks), 1.0)
     return shared / machine.speeds(num_ranks)
 
 
 def _shared(machine: Machine, num_ranks: int) -> Float64Array:
-    """Return how many ranks share a core of each rank's node: float64[num_ranks].
-
-    The number is below 1 if there are more cores than ranks.
-    """
+    """Return how many ranks share a core of each rank's node, perhaps below 1, as float64."""
     node = np.arange(num_ranks) // machine.node.ranks
     shared: Float64Array = np.bincount(node) / (machine.node.cores or machine.node.ranks)
     return shared[node]
@@ -296,10 +277,7 @@ def _shared(machine: Machine, num_ranks: int) -> Float64Array:
 def _hide(
     times: dict[Place, Float64Array], products: Mapping[Place, Float64Array], share: float
 ) -> None:
-    """Shorten `times` of messages in place, because own rows are multiplied while messages travel.
-
-    Both mappings have the seconds of every rank. `share` is `Overlap.communication`.
-    """
+    """Shorten `times` of messages in place by the `share` hidden behind `products` of own rows."""
     for (layer, direction, _), product in products.items():
         places = [Place(layer, direction, step) for step in ("expand", "cross", "fold")]
         exchanges = [place for place in places if place in times]
@@ -404,10 +382,7 @@ class WorkTimes:
         return self._exchange(StepTraffic(*inside), between)
 
     def _exchange(self, inside: StepTraffic, between: StepTraffic) -> Float64Array:
-        """Return each rank's seconds for messages inside and between nodes: float64[num_ranks].
-
-        Sending and receiving run at the same time; the longer of the two counts.
-        """
+        """Return each rank's seconds for messages inside and between nodes: float64[num_ranks]."""
         machine = self._machine
         near = np.maximum(
             inside.messages_sent, inside.messages_received

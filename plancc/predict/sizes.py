@@ -142,10 +142,7 @@ def tables_of_sizes(
     grid: Grid | None = None,
     boundary: Boundary | None = None,
 ) -> Tables:
-    """Return tables of parts of equal sizes, with measured or assumed halo rows.
-
-    `boundary` says how many halo rows parts have; None: as many as in a random matrix.
-    """
+    """Return tables of equal parts; without `boundary`, halo rows are as in a random matrix."""
     tables = even_tables(name, sizes.vertices, sizes.nonzeros, num_parts, grid)
     if not sends_rows(grid):
         return tables
@@ -193,10 +190,7 @@ def _shares(total: int, number: int, speeds: npt.NDArray[np.float64] | None = No
 
 
 def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs:
-    """Return messages in which every part receives `fraction` rows per own row from `peers` parts.
-
-    None means all other parts.
-    """
+    """Return messages with `fraction` rows per own row from `peers` parts (None: all others)."""
     num_parts = len(rows)
     halo = min(round(fraction * int(rows.max())), int(rows.sum() - rows.max()))
     number = num_parts - 1 if peers is None else min(num_parts - 1, max(1, round(peers)))

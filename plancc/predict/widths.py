@@ -25,8 +25,7 @@ class DataWidths:
     Attributes:
         features: Number of columns of the features; None if there are no features.
         classes: Number of classes of the labels or targets; None if there are neither.
-        excess: Why one output per class is wrong: too many classes for the vertices. Empty if it is
-            right.
+        excess: Why one output per class is wrong (too many for the vertices), or "".
     """
 
     features: int | None = None
@@ -63,10 +62,7 @@ class DataWidths:
 
     @classmethod
     def _over_types(cls, found: Sequence[DataWidths]) -> DataWidths:
-        """Return the widths for several vertex types, given the widths of each type.
-
-        `features` is the largest; `classes` is None unless exactly one type has labels.
-        """
+        """Return the widths of several types: most features; classes if only one has labels."""
         labelled = [each for each in found if each.classes is not None]
         one = labelled[0] if len(labelled) == 1 else cls()
         features = max((each.features or 0 for each in found), default=0)

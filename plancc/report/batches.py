@@ -35,10 +35,8 @@ class BatchReport:
     """Figures of a plan on mini-batches that were not used to compile it.
 
     Attributes:
-        path: Path of the plan file.
         sampler: The sampler and its options, as in the provenance.
         num_blocks: Blocks of a batch; volume and messages are sums over one exchange per block.
-        figures: Figures of every batch.
         expected_volume: Exact expected volume; None if the sampler's probabilities are unknown.
         difference: Volume minus the first plan's, on the same batches; None for a single plan.
         ratio: Volume divided by the first plan's; None for a single plan or a zero volume.
@@ -95,14 +93,11 @@ def batch_reports(
     """Return figures of several plans of the same matrix, all on the same mini-batches.
 
     Batches 0..number - 1 are drawn from the first plan's population. Raises InputError for an edge
-    plan, different patterns, or an unsuitable sampler; warns if batches are smaller than
-    `batch_size`.
+    plan, different patterns, or an unsuitable sampler.
 
     Parameters:
         num_ranks: Ranks on which parts are merged before counting; None: one per part.
         sampler: Name of a sampler. None: the first in the plans' provenances, else "uniform".
-        seed: See `plancc.cost.batches.batch_figures`.
-        **options: See `plancc.sampling.make_sampler`.
     """
     if not 1 <= number <= MOST_BATCHES:
         raise InputError(f"`batches` {number}: choose from 1 to {MOST_BATCHES}")

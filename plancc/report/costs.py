@@ -36,15 +36,12 @@ class TrainingCost:
     """The cost of one training epoch of a GCN.
 
     Attributes:
-        dims: Widths d_0..d_L of the layers.
         words, messages: Sums over parts if all passes are off (`plancc.predict.passes`).
         max_words_sent, max_messages_sent: The same for the part that sends most.
         in_hops: Whether rows are sent in hops, in each of which a row counts.
         max_memory: Bytes of the part with the most memory, with all passes, by term and in total.
-        recomputed_memory: Total bytes of the part with the most memory, if activations are
-            recomputed.
-        passes: Costs with no pass, with the first pass, with two, ...; edge plans without
-            "dead-rows".
+        recomputed_memory: The total if activations are recomputed.
+        passes: Costs with no pass, with the first pass, with two, and so on.
     """
 
     dims: list[int]
@@ -140,8 +137,7 @@ def read_product(file: PlanFile) -> ProductTraffic | None:
 def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
     """Return costs of an epoch on a plan's grid: without passes, then with one more pass each.
 
-    All-reduces of gradients, and of products in scheme "1.5d", are not counted. Raises InputError
-    if a width is below the number of process columns.
+    All-reduces of gradients, and of products in scheme "1.5d", are not counted.
     """
     tables = read_tables(path)
 

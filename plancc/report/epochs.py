@@ -28,7 +28,6 @@ class Basis:
     """Machine and widths of the layers for a prediction, and where they come from.
 
     Attributes:
-        predictor: Predicts epochs with this machine and these widths.
         dims_from: "given" by the user, "plan" (provenance), "data" (features and labels),
             "default", or "differ" (the default, because compared plans have different widths).
         machine_from: "given", "plan", "default" or "differ".
@@ -51,7 +50,6 @@ class Basis:
         """Return the machine and the widths for which the times of a plan are predicted.
 
         Given `dims` and `machine` come first; recorded widths that contradict the data are ignored.
-        Raises InputError if given widths contradict the data.
         """
         dims_from = machine_from = "given"
         if dims is not None:
@@ -141,12 +139,9 @@ class EpochTimes:
     """The predicted time of a plan's epoch, and other times for comparison.
 
     Attributes:
-        basis: Machine and widths for which the times are predicted.
-        seconds: Seconds as in `plancc simulate`, without link prediction's work; None if not
-            predicted.
+        seconds: Seconds as in `plancc simulate`, without link prediction's work; None if unknown.
         bound: Seconds if all work were evenly spread, without exchanges (`Predictor.bound`).
-        random: Seconds of a random row partition (`Predictor.of_random`); None if the matrix was
-            not read.
+        random: Seconds of a random row partition; None if the matrix was not read.
         exchange: Sum over sending steps of the slowest rank's seconds, without the all-reduce.
         why: Why there is no prediction; empty if there is one.
     """
@@ -162,8 +157,7 @@ class EpochTimes:
     def of(cls, basis: Basis, tables: Tables, random: float | None = None) -> EpochTimes:
         """Return the predicted epoch times of a plan; `random` has a random partition's seconds.
 
-        Raises InputError if a machine or widths that the user gave do not fit the plan; otherwise,
-        `why` has the message.
+        Raises InputError if a machine or widths from the user do not fit; else `why` says so.
         """
         sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
         try:

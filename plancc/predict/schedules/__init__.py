@@ -74,17 +74,10 @@ def schedule_of(
     convolution: Convolution | None = None,
     pipeline: Pipeline | None = None,
 ) -> Schedule:
-    """Return the operations of one training epoch.
+    """Return the operations of one training epoch for a plan file or for tables.
 
-    Raises InputError if a pass, approximation, convolution or width does not fit the plan.
-
-    Parameters:
-        plan: Path of a plan file, or tables.
-        dims: Widths d_0..d_L.
-        passes: Names in `plancc.predict.passes.PASSES`; "dead-rows" is for row plans only.
-        approximation: None for an exact epoch; some approximations switch off the pass "order".
-        convolution: None for the convolution of a GCN.
-        pipeline: Pipeline of a feature plan with one group; None without a pipeline.
+    The pass "dead-rows" needs a row plan, a pipeline a feature plan with one group. Some
+    approximations switch off the pass "order".
     """
     if approximation is not None and approximation.is_exact:
         approximation = None
@@ -155,10 +148,7 @@ def check_pipelined(tables: Tables) -> None:
 
 
 def scheduler_of(tables: Tables) -> Scheduler:
-    """Return the scheduler for the layout of these tables.
-
-    Raises InputError if the process grid has another number of parts.
-    """
+    """Return the scheduler for the layout of these tables."""
     target = SCHEDULERS.get(tables.scheme)
     made: Scheduler = RowScheduler(tables) if target is None else load(target)(tables)
     return made

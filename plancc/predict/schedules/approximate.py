@@ -1,8 +1,7 @@
 """Schedulers of inexact epochs: halo rows are sampled, or partial sums are added late or never.
 
 Boundary sampling keeps each halo row with the same probability (Wan et al. 2022, Algorithm 1). With
-a late fold or none, ranks compute with copies of all vertices of their nonzeros (Md et al. 2021,
-Algorithm 4).
+a late fold or none (Md et al. 2021, Algorithm 4), ranks compute with copies of vertices.
 """
 
 from __future__ import annotations
@@ -65,10 +64,7 @@ class Approximation:
             raise InputError(f"`fold` {self.fold} needs an edge plan; {tables.name} has {has}")
 
     def passes(self, passes: Sequence[str]) -> list[str]:
-        """Return the names in `passes` that the approximation allows.
-
-        Late partial sums exclude the pass "order", since they are sums of a layer's inputs.
-        """
+        """Return the allowed `passes`; late partial sums, of a layer's inputs, exclude "order"."""
         return [name for name in passes if self.fold != "delayed" or name != "order"]
 
     def note(self) -> str:
@@ -110,8 +106,7 @@ def sampled(tables: Tables, rate: float) -> Tables:
 class SampledScheduler(RowScheduler):
     """Scheduler of a row plan whose halo rows are sampled anew in every epoch.
 
-    Halo rows of the features are sent only once, but A H^0 is computed in every epoch, since A
-    changes.
+    Halo rows of the features are sent once, but A H^0 changes in every epoch with A.
     """
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
@@ -146,10 +141,7 @@ class CloneScheduler(RowScheduler):
         return {"trees": late, PRODUCTS: [product]}
 
     def memory(self, dims: Sequence[int]) -> Memory:
-        """Return the bytes of an exact epoch, plus the bytes of the copies' activations.
-
-        Evaluations are exact, so the memory of an exact epoch is needed too.
-        """
+        """Return the bytes of an exact epoch (for evaluations), plus the copies' activations."""
         exact = super().memory(dims)
         share = self.rows / np.maximum(self._exact_rows, 1)
         return replace(exact, activations=_scaled(exact.activations, share))

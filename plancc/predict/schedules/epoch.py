@@ -91,10 +91,7 @@ class Scheduler(ABC):
         return self.rows
 
     def rows_of(self, layer: int, which: str) -> Int64Array:
-        """Return how many rows every rank multiplies in a step `Linear`: int64[num_ranks].
-
-        `which` is the value of `Linear.rows`.
-        """
+        """Return how many rows every rank multiplies in a `Linear` with rows `which`: int64."""
         return self.rows
 
     def columns(self, width: int) -> int | Int64Array:
@@ -116,17 +113,11 @@ class Scheduler(ABC):
         return ()
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) before the first layer, whose input has `width` columns.
-
-        By default there is none.
-        """
+        """Yield (step, work) before the first layer with `width` columns; by default nothing."""
         yield from ()
 
     def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for all work of one step of a layer; layers are counted from 1.
-
-        The names are in `STEPS`. Raises InputError if the step is not predicted for the layout.
-        """
+        """Yield (step, work), with names in `STEPS`, for one step of a layer, from layer 1 on."""
         if step.at_hand:
             yield from self.known_result(layer, step)
             return
@@ -163,10 +154,7 @@ class Scheduler(ABC):
                 yield from (("multiply", work) for work in products)
 
     def linear(self, layer: int, step: Linear) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for x W, or in the backward pass for the gradients of W and x.
-
-        With `step.of_weights`, the gradient of x is left out.
-        """
+        """Yield (step, work) for x W, or backward for gradients of W and (not `of_weights`) x."""
         back = step.back
         for work in self.gathered(step.columns if back else step.inner):
             yield COLLECTIVES, work
@@ -182,20 +170,14 @@ class Scheduler(ABC):
             yield "dense", Elementwise(OWN_WORDS[step.direction] * words)
 
     def neighbour_rows(self, layer: int, step: RowStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for a step that collects the rows of all neighbours, or uses them.
-
-        Raises InputError if such steps are not predicted for the layout.
-        """
+        """Yield (step, work) for a step that collects the rows of all neighbours, or uses them."""
         raise InputError(
             "layers that gather rows of neighbours are predicted for row plans only; use a row plan"
         )
 
 
 def moving(step: Step, works: Works) -> Iterator[tuple[str, Work]]:
-    """Yield (step, work) for one step of a program; nothing if this step sends no rows.
-
-    The work of copying sent rows, or adding them on arrival, is yielded too.
-    """
+    """Yield (step, work) if a step of a program sends rows, with copying or adding the rows."""
     moved = works.get(step.name, ()) if step.moves else ()
     for work in moved[::-1] if isinstance(step, ScatterAdd) else moved:
         # Nothing moves within one rank, but a run counts the words of a sum of one rank.
@@ -216,10 +198,7 @@ def epoch(
     convolution: Convolution,
     links: LinkTables | None = None,
 ) -> list[Operation]:
-    """Return all operations of an epoch: forward pass, backward pass, and update of the weights.
-
-    With `links`, the loss is computed from the scores of links.
-    """
+    """Return all operations of an epoch; with `links`, the loss comes from scores of links."""
     layers = list(enumerate(layers_of(dims, passes, convolution.options), 1))
     for width in dims:
         scheduler.check_width(width)

@@ -33,8 +33,7 @@ class LinkTask:
 class LinkTables:
     """Work and messages of an epoch for its training links.
 
-    The owner of the source scores a link or a *negative* (a drawn pair without a link), and needs
-    the row of the target.
+    The owner of the source scores a link or a *negative* (a drawn pair without a link).
 
     Attributes:
         scored (int64[num_ranks]): Links and negatives that a rank scores.

@@ -32,10 +32,6 @@ def tables_of_owners(
 
     In a grid that is not square, `Tables.blocks` is approximate: a plan puts interior rows first,
     but here rows of a block are in vertex order.
-
-    Parameters:
-        owners: Owners of rows; without a grid also of nonzeros.
-        name: Name of the plan in messages and tables.
     """
     expand, fold, own_nonzeros = sp.csr_array((num_parts, num_parts), dtype=np.int64), None, None
     if owners.nonzeros is not None:
@@ -95,10 +91,7 @@ def layer_tables(
     num_parts: int,
     needed: Callable[[Int32Array, Int32Array], Pairs] | None = None,
 ) -> Tables:
-    """Return the tables of one layer without dead rows, on which no wanted output depends.
-
-    `used` has the nonzeros that the layer uses, and `live` its computed rows; see `live_tables`.
-    """
+    """Return the tables of one layer, with nonzeros `used` and computed rows `live`."""
     part = np.repeat(owner, used.row_nonzeros())
     halo = owner[used.indices] != part
     if needed is None:
@@ -120,8 +113,8 @@ def _live_matrices(
 ) -> list[tuple[Graph, npt.NDArray[np.bool_]]]:
     """Return for every layer, first to last, a matrix of the nonzeros it uses, and its live rows.
 
-    A row is live if a wanted output depends on it; None wants all outputs. Layers with the same
-    live rows share a matrix.
+    A row is live if a wanted output (None: any output) depends on it. Layers with equal live rows
+    share a matrix.
     """
     live = np.ones(len(matrix.indptr) - 1, dtype=np.bool_) if wanted is None else wanted
     layers: list[tuple[Graph, npt.NDArray[np.bool_]]] = []
@@ -148,19 +141,15 @@ def pairs_of(volumes: sp.csr_array) -> Pairs:
 
 
 def matrix_of_pairs(pairs: Pairs) -> sp.csr_array:
-    """Return the rows that each part sends to each other part: int64[p, p], inverse of `pairs_of`.
-
-    Messages with the same sender and receiver are added up.
-    """
+    """Return the rows that each part sends to each other part: int64[p, p]."""
     entries = pairs.rows, (pairs.source, pairs.target)
     return sp.coo_array(entries, shape=(pairs.num_ranks, pairs.num_ranks)).tocsr()
 
 
 def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> sp.csr_array:
-    """Count, for parts k and m, the distinct vertices of k in `vertex` for nonzeros of m.
+    """Count, for parts k and m, the vertices that k owns and that `vertex` has for nonzeros of m.
 
-    The result is int64[num_parts, num_parts], with 0 for k = m. `vertex`, int[nnz], is the row, or
-    the column, of every nonzero.
+    The result is int64[num_parts, num_parts], with 0 for k = m. `vertex` has rows or columns.
     """
     assert owners.nonzeros is not None
     foreign = owners.rows[vertex] != owners.nonzeros

@@ -218,10 +218,7 @@ _Source: TypeAlias = "PlanFile | _InMemory"
 
 
 def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
-    """Return the messages of a table such as "expand/send".
-
-    Returns also the offset of every part's messages, and of every message's rows.
-    """
+    """Return the messages of a table such as "expand/send", and offsets of parts and rows."""
     ptr, peer, row_ptr = (source.read(f"{table}_{name}") for name in ("ptr", "peer", "row_ptr"))
     num_parts = source.header.num_parts
     sender = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))

@@ -129,8 +129,7 @@ def traffic_of(tables: Tables) -> Traffic:
 def messages(step: str, pairs: Pairs, width: int | Int64Array) -> list[PointToPoint]:
     """Return the messages of the exchange `pairs`, whose rows have `width` columns.
 
-    Messages in hops give an entry for every hop, others one entry for `step`; exchanges without
-    messages give none.
+    Exchanges in hops give an entry for every hop, and empty exchanges none.
     """
     steps = pairs.by_step(step).items()
     return [PointToPoint(each, width, name) for name, each in steps if len(each.source)]

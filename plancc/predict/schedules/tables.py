@@ -101,8 +101,7 @@ class Tables:
     def on_nodes(self, ranks_per_node: int) -> Tables:
         """Return the tables for a machine with this number of ranks per node.
 
-        A node-aware exchange for nodes with other ranks loses its hops: every row is then sent
-        directly.
+        Hops for nodes of another size are left out: every row is then sent directly.
         """
         if self.topology is None:
             return self
@@ -129,10 +128,7 @@ class Tables:
 
 
 def divides_columns(grid: Grid) -> bool:
-    """Return whether several ranks divide the nonzeros of a part by their columns.
-
-    If so, `Tables.blocks` counts the nonzeros in each piece.
-    """
+    """Return whether several ranks share a part's nonzeros by column (see `Tables.blocks`)."""
     return grid.scheme in ("1.5d", "2d", "3d")
 
 
