@@ -134,7 +134,10 @@ def refine(
 
 
 def _better(revision: Revision, asked: RefineOptions, record: Record) -> Owners:
-    """Return refined owners, or the plan's if better, numbered to suit the machine's nodes."""
+    """Return the refined owners, or the plan's owners if these are better.
+
+    With a topology, or for objective "time", parts are numbered to suit the machine's nodes.
+    """
     plan, matrix, search = revision.plan, revision.matrix, revision.search
     from plancc.passes.refine import refiner
 
