@@ -1,7 +1,6 @@
 """Processes: let a child end with its parent, say why a process ended, record temporary files.
 
-A process that is killed in native code cannot clean up. So the command line removes the temporary
-files that are recorded here (`plancc_cli.signals`).
+A process that is killed in native code cannot clean up: the command line removes its files.
 """
 
 from __future__ import annotations
@@ -35,10 +34,7 @@ def note_written(path: str) -> None:
 
 
 def fate(code: int) -> str:
-    """Return a phrase that says how a process ended.
-
-    `code` is its exit status, or the negative number of the signal that ended it.
-    """
+    """Return a phrase that says how a process ended; negative codes are numbers of signals."""
     if code >= 0:
         return f"failed (exit status {code})"
     try:
@@ -56,10 +52,7 @@ def search_path() -> str:
 
 
 def die_with_parent(parent: int) -> None:
-    """Make the system kill this process when the process `parent`, which started it, ends.
-
-    Only on Linux; elsewhere this does nothing.
-    """
+    """Make Linux kill this process when `parent`, which started it, ends; elsewhere do nothing."""
     pr_set_pdeathsig = 1
     if _prctl(pr_set_pdeathsig, signal.SIGKILL) and os.getppid() != parent:
         os._exit(1)

@@ -136,7 +136,7 @@ def refine(
 def _better(revision: Revision, asked: RefineOptions, record: Record) -> Owners:
     """Return the refined owners, or the plan's owners if these are better.
 
-    The parts of the result are numbered so that the machine's nodes suit their messages.
+    With a topology, or for objective "time", parts are numbered to suit the machine's nodes.
     """
     plan, matrix, search = revision.plan, revision.matrix, revision.search
     from plancc.passes.refine import refiner
@@ -185,18 +185,12 @@ def _loaded(
 def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
     """Return a plan with the same matrix and vertex data, and with other owners.
 
+    In the provenance, "model" (in a grid plan "blocks") becomes "file". Parts keep the vector's
+    numbers, even with a topology. Raises InputError with file, line and value.
+
     Parameters:
-        part (path or int[num_vertices]): Part of every vertex, counted from 0, as for model "file".
-            -1 stands for no part: the vertex gets the part where it adds the fewest rows to the
-            volume, within the default imbalance of nonzeros.
-
-    Returns:
-        The plan. Its provenance keeps the entries about source, balance and machine. The entry
-        "model" becomes "file"; in a grid plan it stays, and the entry "blocks" becomes "file".
-        Parts are numbered as in the part vector, even if the plan has a topology.
-
-    Raises:
-        InputError: If the part vector is wrong; the error names file, line and value.
+        part (path or int[num_vertices]): Part of every vertex, from 0. -1: the part with the
+            smallest growth of the volume, within the default imbalance of nonzeros.
     """
     matrix = directed_matrix_of(plan)
     owner = part_vector(part, plan.num_vertices, plan.num_parts, -1)
@@ -240,14 +234,10 @@ class Revision:
     """A matrix for which new owners are found, and the plan whose owners they replace.
 
     Attributes:
-        plan: The previous plan.
         whole: The normalised matrix.
-        matrix: The matrix `whole`, with one nonzero in place of parallel edges of several
-            relations.
-        search: Options of the search, with a capacity for every part if ranks differ in speed.
-        balance: The weights that parts share evenly.
-        limits: For every part, how much weight its rows may have; in an edge plan, how many
-            nonzeros the part may have.
+        matrix: The matrix `whole`, with parallel edges of several relations merged.
+        search: Options of the search; capacities if ranks differ in speed.
+        limits: For every part, the allowed weight of rows; in an edge plan, number of nonzeros.
     """
 
     plan: Plan
@@ -283,14 +273,7 @@ class Revision:
     ) -> dict[str, Any]:
         """Return the provenance of the new plan.
 
-        Parameters:
-            made: The new plan.
-            owners: Its owners.
-            record: The steps of the search that found the owners.
-            first: Entries that are kept from the previous plan; see `kept_of`.
-            about: Entries about refining or patching.
-            command: Name of the command, such as "refine".
-            notes: Warnings for the user.
+        `first` has entries of the previous plan (`kept_of`), `about` entries about the command.
         """
         before = search_seconds(self.plan.provenance) or 0.0
         found = {
@@ -307,16 +290,9 @@ class Revision:
 def revised_options(
     plan: Plan, data: VertexData, asked: RefineOptions, places: Any = slice(None)
 ) -> tuple[SearchOptions, Balance]:
-    """Return options of the search, and the balance.
+    """Return options of the search, and the balance; what `asked` leaves open is as in the plan.
 
-    What the user does not give is taken from the plan's records.
-
-    Parameters:
-        places (int64[n]): Place of each vertex in `data`, in vertex order.
-
-    Raises:
-        InputError: If the plan has no data for the balance. Also if capacities are given and the
-            plan's grid needs parts of one size.
+    `places` has the place of each vertex in `data`.
     """
     assert not isinstance(asked.machine, str)  # its options have found the machine
     predictor = Basis.of(plan.provenance, DataWidths.of(data), asked.dims, asked.machine).predictor
@@ -344,10 +320,8 @@ def lowered_like(
 ) -> Plan:
     """Return the plan of a matrix, with the grid, hops and links of `plan`.
 
-    Parameters:
-        matrix: Matrix that was normalised like the matrix of `plan`.
-        ends (int32[2, links]): For every link of `plan`, its two end vertices in `matrix`. None:
-            the same vertices as in `plan`.
+    `matrix` must be normalised like the plan's. `ends`, int32[2, links], has the links of `plan` as
+    vertices of `matrix`; None: the same vertices.
     """
     header, links = plan.header, plan.links
     how: Any = {"normalization": header.normalization, "self_loops": header.self_loops}
@@ -370,10 +344,7 @@ def with_rows_placed(
 
 
 def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
-    """Return the entries of a plan's provenance that stay valid if the owners change.
-
-    `stale` has names of further entries that are left out.
-    """
+    """Return the provenance entries that stay valid if the owners change, without the `stale`."""
     stale = (*stale, *EXPECTATION_ENTRIES, *RECORDED)
     return {
         name: value
@@ -387,7 +358,7 @@ def _asked_balance(
 ) -> tuple[Balance, float]:
     """Return the balance and the allowed imbalance: as given, or else as recorded in the plan.
 
-    If an imbalance is given but no balance, the imbalance replaces all recorded imbalances.
+    A given imbalance without a balance replaces all recorded imbalances.
     """
     recorded = str(plan.provenance.get("balance", "nnz"))
     try:

@@ -1,7 +1,6 @@
 """Registries, which map names to lazily loaded objects.
 
-Third parties add to a registry by an entry point in the group ``plancc.<registry name>``. The
-command line takes its choices from registries.
+Third parties add to a registry by an entry point in the group ``plancc.<registry name>``.
 """
 
 from __future__ import annotations
@@ -24,10 +23,8 @@ class Registry:
         kind: Noun for an entry in an error message ("model", "partitioner").
         group: Entry-point group for third parties.
         targets: The built-in entries, in the order in which users see them.
-        instance_of: Target of a class; entries of third parties must be instances of this class.
-            By default there is no such rule.
-        subclass_of: Target of a class; entries of third parties must be subclasses of this class
-            without abstract methods. By default there is no such rule.
+        instance_of: Target of the class that third parties' entries must be instances of.
+        subclass_of: Target of the class whose concrete subclasses third parties' entries must be.
     """
 
     def __init__(
@@ -78,12 +75,9 @@ class Registry:
         return name in self.names()
 
     def __getitem__(self, name: str) -> Any:
-        """Return the object registered under `name`.
+        """Return the object registered under `name`; InputError if there is none.
 
-        Raises:
-            InputError: If there is no such entry; the message lists all entries.
-            BackendUnavailable: If the entry is a third party's, and cannot be loaded or has a wrong
-                type; the message names its package.
+        Raises BackendUnavailable if a third party's entry cannot be loaded or has a wrong type.
         """
         if name in self._targets:
             return load(self._targets[name])

@@ -1,11 +1,8 @@
 """The share of a plan that a rank of a process grid reads.
 
-The plan file holds a row plan, so all grids with the same number of parts read the same tables.
-What a rank reads depends on the scheme and on how rows are sent (`plancc.plan.grid`):
-
-    sparse grid, "feature"    the rank's part of the row plan, with its messages
-    grid with broadcasts      the rows of the process row, and of these rows only the nonzeros in
-                              the columns of the process column; columns are places in plan order
+The plan file holds a row plan. In scheme "feature" and in sparse grids, a rank reads its part of
+this row plan, with messages. With broadcasts, it reads the rows of its process row, and of these
+only the nonzeros in the columns of its process column.
 """
 
 from __future__ import annotations
@@ -26,14 +23,7 @@ from plancc.plan.rank_parts import RankParts
 
 
 def with_grid(plan: Plan, grid: Grid) -> Plan:
-    """Return the plan of a process grid, which has the tables of a row plan.
-
-    Parameters:
-        plan: A row plan with ``grid.num_parts`` parts.
-
-    Raises:
-        InputError: If the plan is not a row plan, or has another number of parts.
-    """
+    """Return the plan of a process grid, with the tables of the row plan `plan`."""
     if plan.header.layout != "row" or plan.num_parts != grid.num_parts:
         raise InputError(
             f"grid '{grid}' needs a row plan of {grid.num_parts} parts, not {plan.num_parts} parts "
@@ -50,18 +40,14 @@ def keeps_part(grid: Grid) -> bool:
 def share_of_rank(
     held: RankParts, block: PartRange, part: Part | None, vertex_data: VertexData
 ) -> Part:
-    """Return what one rank reads of a grid plan.
+    """Return the Part, with a `GridShare`, that one rank of a grid plan reads.
+
+    Its `index` is the rank, and its `num_parts` the number of ranks.
 
     Parameters:
-        held: Which parts contain the rank's rows.
-        block: The parts in the range `RankParts.parts_to_read`, without vertex data.
-        part: The one part that the rank reads, with its messages as in a row plan, if `keeps_part`
-            is true for the grid; else None.
-        vertex_data: Vertex data of the rows in the range `RankParts.rows`.
-
-    Returns:
-        A Part with a `GridShare`. The Part's `index` is the rank, and its `num_parts` is the number
-        of ranks.
+        block: The parts `RankParts.parts_to_read`, without vertex data.
+        part: The rank's part of the row plan; None if `keeps_part` is false.
+        vertex_data: Vertex data of the rows `RankParts.rows`.
     """
     grid, rank = held.header.grid, held.rank
     assert grid is not None
@@ -94,10 +80,7 @@ def _is_held(
 
 
 def column_in_pieces(place: npt.NDArray[np.integer], pieces: Sequence[Piece]) -> Int64Array:
-    """Return, for each number in `place`, its index in the concatenated ranges `pieces`.
-
-    The index is -1 if the number is in no piece. The numbers are places in plan order.
-    """
+    """Return the index of each place in the concatenated ranges `pieces`; -1 outside all pieces."""
     nowhere = (0, 0)  # an empty piece, for places before the first piece
     first, last = np.array([nowhere, *((p.first, p.last) for p in pieces)], np.int64).T
     start = np.cumsum(last - first) - (last - first)

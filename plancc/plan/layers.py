@@ -1,7 +1,6 @@
 """The steps of a layer: which rows are sent, and what is computed, for figures and predictions.
 
-A layer lists the steps of its forward pass. Its backward pass is the list of their adjoints in
-reversed order. To avoid work, some passes of the runtime change this list.
+A backward pass runs the adjoints of the layer's steps in reversed order.
 """
 
 from __future__ import annotations
@@ -48,12 +47,10 @@ class RowStep(LayerStep):
 
 @dataclass(frozen=True)
 class Aggregate(RowStep):
-    """The product A x. Ranks first receive the rows of x that they need.
-
-    In an edge plan, ranks then also send partial sums to the owners of rows.
+    """The product A x: an expand of x before it and, in an edge plan, a fold after it.
 
     Attributes:
-        coefficients: Which values A has, as a name in `COEFFICIENTS`.
+        coefficients: Name of A's values in `COEFFICIENTS`.
     """
 
     coefficients: str = "plan"
@@ -61,26 +58,20 @@ class Aggregate(RowStep):
 
 @dataclass(frozen=True)
 class GatherNeighbours(RowStep):
-    """Receive halo rows, and append them to the own rows.
-
-    The result has one row for each local column of A.
-    """
+    """Receive halo rows and append them to the own rows: one row for each local column of A."""
 
 
 @dataclass(frozen=True)
 class Maximum(RowStep):
     """The element-wise maximum over the gathered rows of a vertex's neighbours.
 
-    In an edge plan, partial maxima are also sent to the owners of rows.
+    In an edge plan, owners also get partial maxima.
     """
 
 
 @dataclass(frozen=True)
 class Attention(RowStep):
-    """For every head, a weighted sum of the gathered rows of a vertex's neighbours.
-
-    The weight of a neighbour depends on both ends of the edge.
-    """
+    """For every head, a sum of gathered neighbour rows, weighted by both ends of the edges."""
 
     heads: int = 1
 
@@ -95,10 +86,8 @@ class Linear(LayerStep):
 
     Attributes:
         inner, columns: Number of rows and of columns of W.
-        rows: Which rows x has. "inputs": the rows of the layer's input. "columns": one row for each
-            local column of A. "outputs": the rows of the layer's output. "": the function `placed`
-            has not filled this attribute yet.
-        of_weights: Whether the adjoint computes only the gradient of W, not the gradient of x.
+        rows: Rows of x: "inputs" or "outputs" of the layer, local "columns" of A, or "" (not set).
+        of_weights: Whether the adjoint computes only the gradient of W.
     """
 
     inner: int
@@ -113,9 +102,7 @@ class Linear(LayerStep):
 
 @dataclass(frozen=True)
 class OwnLinear(Linear):
-    """The product x W for the own rows x of the layer's input.
-
-    The product is added to the result of the previous step.
+    """The product x W of the input's own rows x, added to the result of the previous step.
 
     Attributes:
         shared: Whether W is the same matrix as in the previous `Linear`.
@@ -131,10 +118,7 @@ class OwnLinear(Linear):
 
 @dataclass(frozen=True)
 class Bias(RowStep):
-    """Trained parameters, one for each column.
-
-    The layer adds these parameters to every row, or multiplies every row by them.
-    """
+    """A trained vector, one number per column, which is added to or multiplied with every row."""
 
     @property
     def weights(self) -> int:
@@ -159,12 +143,7 @@ COEFFICIENTS = ("plan", "mean", "sum", "closed-mean")
 
 
 def steps_problem(steps: object, d_in: int) -> str:
-    """Return what is wrong with the list of a layer's steps; "" if nothing is wrong.
-
-    Parameters:
-        steps: Any object; a third party's code may return anything.
-        d_in: Number of columns of the layer's input.
-    """
+    """Return what is wrong with a layer's steps, which may be any object; "" if nothing is."""
     if not isinstance(steps, list | tuple) or not steps:
         return f"give a list of steps of plancc.plan.layers, not {steps!r}"
     width, before = d_in, None
@@ -198,8 +177,7 @@ class BothWays(NamedTuple):
 def adjoint(steps: Steps, first: bool) -> Steps:
     """Return the adjoints of the steps in reversed order.
 
-    The first layer needs no gradient of its input, so the result has no adjoints of the steps
-    before the first weights of this layer.
+    In the first layer, the adjoints of the steps before the first weights are left out.
     """
     found: list[LayerStep] = []
     trained = not first
@@ -223,10 +201,7 @@ def project_first(steps: Steps) -> Steps:
 
 
 def moved_first(steps: Steps) -> list[LayerStep]:
-    """Turn A (x W) into (A x) W.
-
-    If the first step is a linear map and the second sends rows, the two are swapped.
-    """
+    """Turn A (x W) into (A x) W, if the first step is linear and the second sends rows."""
     match steps[:2]:
         case [Linear(inner=inner) as linear, (Aggregate() | GatherNeighbours()) as moving] if (
             type(linear) is Linear
@@ -236,10 +211,9 @@ def moved_first(steps: Steps) -> list[LayerStep]:
 
 
 def input_at_hand(steps: Steps) -> Steps:
-    """Return the steps in an order that sends the layer's input first.
+    """Return the steps, with the exchange of the layer's input first.
 
-    The steps before the first step that has weights are marked `at_hand`: their results are
-    computed once, since they never change.
+    The steps before the first weights are marked `at_hand`, since their results never change.
     """
     found = moved_first(steps)
     for k, step in enumerate(found):
@@ -265,10 +239,7 @@ def placed(steps: Steps) -> Steps:
 
 
 def moved_columns(steps: Steps) -> int:
-    """Return the sum, over the steps that send rows, of the number of columns of these rows.
-
-    Steps whose results are computed before the first epoch (`at_hand`) are not counted.
-    """
+    """Return the columns of sent rows, summed over the steps that are not `at_hand`."""
     moving = (
         step
         for step in steps

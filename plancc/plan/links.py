@@ -1,8 +1,7 @@
 """Links of a plan: pairs (source, target) of vertices for link prediction.
 
-The part that owns the source of a link holds the link. Targets have local numbers like columns of
-the matrix: first the own rows, then the rows received in the exchange ``links``, in the order of
-arrival. So the links are a second sparse matrix with the same owners of rows.
+The owner of the source holds a link. Targets have local numbers: first the own rows, then the rows
+received in the exchange ``links``, in the order of arrival.
 """
 
 from __future__ import annotations
@@ -28,14 +27,11 @@ class PartLinks:
     """Links of consecutive parts, or of one rank.
 
     Attributes:
-        ptr (int64[parts + 1]): Links of part m are ``ptr[m]:ptr[m + 1]``, sorted by kind and
-            number.
-        source (int32[links]): Local row of the source of every link.
-        target (int32[links]): Local number of the target of every link: own rows come first, then
-            the rows that the part receives for links.
-        kind (uint8[links]): Kind of every link, as an index in `plancc.graph.links.KINDS`.
-        number (int64[links]): Position of every link in the list of all links of its kind that the
-            user gave.
+        ptr (int64[parts + 1]): Links of part m are ``ptr[m]:ptr[m + 1]``, by kind and number.
+        source (int32[links]): Local row of the source.
+        target (int32[links]): Local number of the target: own rows, then rows received for links.
+        kind (uint8[links]): Index in `plancc.graph.links.KINDS`.
+        number (int64[links]): Position in the user's list of links of the same kind.
     """
 
     ptr: Int64Array
@@ -65,16 +61,9 @@ class PartLinks:
 def lower_links(
     ends: Int64Array, kind: npt.NDArray[np.uint8], number: Int64Array, part_ptr: Int64Array
 ) -> tuple[PartLinks, tuple[Int64Array, Int64Array, Int64Array]]:
-    """Assign each link to the part that owns its source.
+    """Assign links, given by places in plan order, to the parts that own their sources.
 
-    Parameters:
-        ends (int64[2, links]): Sources and targets as places in plan order.
-        kind, number: See `PartLinks`.
-        part_ptr (int64[num_parts + 1]): First row of every part in plan order.
-
-    Returns:
-        The links of all parts; and the rows that parts must receive for their links, as the triple
-        (receiver, owner, row) that `exchange_of_rows` takes.
+    The second result lists the rows that parts must receive, as `exchange_of_rows` takes them.
     """
     parts = len(part_ptr) - 1
     part, other = interval(ends[0], part_ptr), interval(ends[1], part_ptr)
@@ -101,13 +90,9 @@ def lower_links(
 def exchange_of_rows(
     receiver: Int64Array, owner: Int64Array, row: Int64Array, parts: int
 ) -> Exchange:
-    """Return the exchange between all parts that sends the given rows.
+    """Return the exchange that sends row ``row[k]`` of part ``owner[k]`` to ``receiver[k]``.
 
-    Parameters:
-        receiver, owner, row (int64[volume]): For every row that is sent, the part that receives
-            the row, the part that owns the row, and the row's local number at its owner. Sorted by
-            receiver, then owner, then row.
-        parts: Number of parts.
+    Rows are local numbers, and must be sorted by receiver, then owner, then row.
     """
     keys, row_ptr = runs(receiver * parts + owner)
     to, start = (each.astype(np.int32) for each in np.divmod(keys, parts))
@@ -117,13 +102,9 @@ def exchange_of_rows(
 def places_of(
     links: PartLinks, part_ptr: Int64Array, first: int, received: Side
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the sources and the targets of links as places in plan order, int64[links] each.
+    """Return the sources and targets of links as places in plan order, int64[links] each.
 
-    Parameters:
-        links: Links of consecutive parts.
-        part_ptr (int64[num_parts + 1]): First row of every part of the plan.
-        first: Index of the first of these parts.
-        received: The messages with the rows that these parts receive for links.
+    The links are of parts `first`, `first` + 1, ..., which get rows for links in `received`.
     """
     part = links.part()
     before = part_ptr[first + part]
@@ -139,17 +120,9 @@ def places_of(
 def links_of_rank(
     links: PartLinks, ends: tuple[Int64Array, Int64Array], rows: tuple[int, int], own: Int32Array
 ) -> tuple[PartLinks, Int64Array]:
-    """Merge the links of the parts of one rank.
+    """Merge the links of a rank's parts; return also the rows to receive, as ascending places.
 
-    Parameters:
-        links: Links of the parts.
-        ends: Result of `places_of` for these links.
-        rows: The rank has the rows ``rows[0]:rows[1]`` in plan order.
-        own (int32[rows]): Local number of every row of the rank, in plan order.
-
-    Returns:
-        The links of the rank; and the rows that it must receive for them, as ascending places in
-        plan order.
+    The rank's rows are ``rows[0]:rows[1]`` in plan order, and have the local numbers `own`.
     """
     (source, target), (first, last) = ends, rows
     order = np.lexsort((links.number, links.kind))
@@ -171,12 +144,7 @@ def links_of_rank(
 def link_problems(
     links: PartLinks, part_ptr: Int64Array, first: int, received: Side
 ) -> Iterator[tuple[str, str]]:
-    """Check the links of some parts.
-
-    Yields a pair (rule, violation) for each rule. The violation is "" if the rule holds.
-
-    Parameters: see `places_of`.
-    """
+    """Yield (rule, violation) for each rule of links; the violation is "" if the rule holds."""
     part = links.part()
     rows = np.diff(part_ptr)[first + part]
     arrive = received.rows_per_part()
@@ -195,11 +163,10 @@ def link_problems(
 
 
 def numbers_problem(links: PartLinks, per_link: int) -> str:
-    """Check the links of all parts. Return the first problem, or "".
+    """Return the first problem with the numbers of all links, or "".
 
-    The m links of each kind must have the numbers 0..m - 1, each number once. Every validation link
-    and every test link must have `per_link` (`Header.links`) negatives; if `per_link` is 0, any
-    number of negatives is allowed.
+    The m links of a kind have the numbers 0..m - 1, each once. Every validation or test link has
+    `per_link` negatives, or any number of negatives if `per_link` is 0.
     """
     sizes = np.bincount(links.kind, minlength=NUM_KINDS)
     order = np.lexsort((links.number, links.kind))
@@ -216,12 +183,9 @@ def numbers_problem(links: PartLinks, per_link: int) -> str:
 
 
 def sources_problem(links: PartLinks, per_link: int) -> tuple[str, str]:
-    """Check, for some parts, that the negatives of every link have the same source as the link.
+    """Return (rule, violation) for the rule that negatives have the source of their link.
 
-    `per_link`: number of negatives of every link; if 0, links share negatives, and any sources fit.
-
-    Returns:
-        The rule, and what violates it; "" if the rule holds.
+    If `per_link` is 0, links share negatives, and any source fits.
     """
     wrong = np.zeros(len(links.kind), np.bool_)
     ends = np.stack([links.part(), links.source])

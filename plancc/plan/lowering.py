@@ -1,18 +1,9 @@
 """Lowering: make the tables of a plan from a matrix and the owners of its rows or nonzeros.
 
-Memory grows linearly with the number of nonzeros plus the volume. Time does too, but every part
-also scans a bitmap of n bits, 64 bits at a time. Parts are independent and run in threads. The
-number of threads does not change the result.
+Parts are lowered in threads, with a bitmap over plan order for the foreign columns of each part.
+The number of threads does not change the result. Memory is linear in nonzeros plus volume.
 
-    owners -> rows in plan order (part by part, interior rows first)
-    for each part: mark its foreign columns in a bitmap over plan order
-                   -> receive set and messages (read the bitmap in order)
-                   -> local CSR (a received column's number is the count of marked bits before it)
-    receive tables -> send tables (the same messages, sorted by sender)
-
-An edge partition runs these steps twice, once for columns and once for rows. A part receives the
-foreign columns of its nonzeros (expand), and sends partial sums for the foreign rows of its
-nonzeros (fold). Row partitions use other, faster kernels.
+An edge partition needs foreign columns (expand) and foreign rows (fold):
 
     nonzeros of part m     own columns | received columns
                          +-------------+------------------+
@@ -49,20 +40,11 @@ _Chunks = list[tuple[Int32Array, ...]]
 def lower(
     matrix: Graph, owners: Owners, num_parts: int, *, normalization: str, self_loops: bool
 ) -> Plan:
-    """Make the plan of the product ``matrix @ H``.
+    """Return the plan of ``matrix @ H``, without provenance, vertex data and baseline metrics.
 
-    The plan is a row plan, or an edge plan if nonzeros have owners. Receive sets and send masks
-    follow Demirci et al. 2022, Eq. 8 and 9.
-
-    Parameters:
-        matrix: The normalised matrix, with values.
-        owners: The parts, ``0..num_parts-1``, that own the rows and perhaps the nonzeros. Parallel
-            nonzeros (same row and column) share one owner, so `owners.nonzeros` has an entry for
-            each nonzero that `plancc.graph.union.without_relations` would return.
-        normalization, self_loops: The options with which `matrix` was made, for the header.
-
-    Returns:
-        The plan. It has no provenance, no vertex data and no metrics of a baseline yet.
+    Receive sets and send masks follow Demirci et al. 2022, Eq. 8 and 9. Parallel nonzeros (same row
+    and column) share one owner: `owners.nonzeros` has one entry for them. `normalization` and
+    `self_loops` only fill the header.
     """
     assert matrix.values is not None
     indptr, indices = matrix.indptr, matrix.indices
@@ -121,16 +103,7 @@ def with_links(
     number: Int64Array,
     per_link: int,
 ) -> Plan:
-    """Return the plan with links, and with the exchange of the rows that parts need for links.
-
-    Parameters:
-        ends (int[2, links]): Source vertices and target vertices.
-        kind, number: See `plancc.plan.links.PartLinks`.
-        per_link: Value of `Header.links`.
-
-    Raises:
-        InputError: If the plan has a grid or vertex types.
-    """
+    """Return the plan with links `ends`, int[2, links], and with the exchange of rows for links."""
     header = replace(plan.header, links=per_link)
     if problem := header.links_problem():
         raise InputError(f"there cannot be {problem}")
@@ -140,11 +113,7 @@ def with_links(
 
 
 class _RowOrder(NamedTuple):
-    """Plan order of the rows.
-
-    `rows` are the rows in plan order, `position` is the place of every row in plan order, and
-    `part_ptr` is the place of the first row of every part.
-    """
+    """All rows in plan order, the place of every row, and the place of every part's first row."""
 
     rows: Int32Array
     position: Int32Array
@@ -154,11 +123,7 @@ class _RowOrder(NamedTuple):
 def _lower_rows(
     matrix: Graph, order: _RowOrder, column: Int32Array, value: npt.NDArray[np.floating]
 ) -> tuple[Int64Array, _Chunks]:
-    """Make the local CSR of all parts, if only rows have owners.
-
-    Writes the arrays `column` and `value` of the plan. Returns its `row_ptr`, and the received
-    rows.
-    """
+    """Write `column` and `value` of a row plan; return its `row_ptr`, and the received rows."""
     assert matrix.values is not None
     indptr, indices, values = matrix.indptr, matrix.indices, matrix.values
     part_ptr, position = order.part_ptr, order.position
@@ -180,10 +145,8 @@ def lowered_parts(
 ) -> tuple[Int32Array, ...]:
     """Number the columns of parts first..last-1 locally, and list the messages to these parts.
 
-    Returns:
-        Four arrays. The first lists the received rows, by the local numbers that these rows have at
-        their sender. The others give the length, receiver and sender of every message, sorted by
-        receiver.
+    Returns the received rows, as local numbers at their sender; then length, receiver and sender of
+    every message, sorted by receiver.
     """
     scratch = np.empty(part_ptr[-1], dtype=np.int32)
     # room for an upper bound of the received rows; untouched pages cost nothing
@@ -196,11 +159,7 @@ def lowered_parts(
 
 @njit(cache=True, nogil=True)
 def mark_boundary(first: Any, indptr: Any, indices: Any, owner: Any) -> Any:
-    """Mark the rows that need a row of another part: uint8[m].
-
-    `indptr` and `indices` have the m rows from vertex `first` on. `owner` has the part of every
-    vertex.
-    """
+    """Mark rows that need a row of another part, uint8[m]; the first row is vertex `first`."""
     found = np.zeros(len(indptr) - 1, dtype=np.uint8)
     for i in range(len(found)):
         for k in range(indptr[i], indptr[i + 1]):
@@ -224,8 +183,8 @@ def _permute(indptr, indices, values, position, row_ptr, first, last, column, va
 def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
     """Number the columns of parts first..last-1 locally, and list the messages to these parts.
 
-    `local` (int32[n]) is scratch memory. For every received row, its local number at the sender is
-    written to `halo_row`. Returns the length, receiver and sender of every message.
+    Returns length, receiver and sender of every message; `halo_row` gets the received rows, as
+    local numbers at their sender. `local` (int32[n]) is scratch memory.
     """
     bitmap = np.zeros(len(local) // 64 + 1, dtype=np.uint64)
     longest = 0
@@ -253,10 +212,9 @@ def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column
 
 @njit(cache=True, nogil=True)
 def _number(row_ptr, local, spare, column, value):  # type: ignore[no-untyped-def]
-    """Replace the columns of one part's nonzeros by local numbers; move own columns to the front.
+    """Number the columns of a part by `local`, own columns first in each row.
 
-    Own columns come first in each row. `row_ptr` has the offsets of the part's rows in `column` and
-    `value`; `local` has the local number of each column; `spare` is scratch memory for one row.
+    `spare` is scratch memory for one row.
     """
     rows = len(row_ptr) - 1
     spare_column, spare_value = spare
@@ -285,11 +243,7 @@ def _lower_edges(
     column: Int32Array,
     value: npt.NDArray[np.floating],
 ) -> tuple[Int64Array, _Chunks, _Chunks]:
-    """Make the local CSR of all parts, if nonzeros have owners.
-
-    Writes the arrays `column` and `value` of the plan. Returns its `row_ptr`, the received rows and
-    the folded rows.
-    """
+    """Write `column` and `value` of an edge plan; return `row_ptr`, received and folded rows."""
     num_parts = len(order.part_ptr) - 1
     nonzeros = group_by_part(matrix, nonzero_owner, num_parts, order.rows, order.position)
 
@@ -305,10 +259,9 @@ def _lower_edges(
 
 @njit(cache=True, nogil=True)
 def _edge_keys(indptr: Any, indices: Any, owner: Any, nonzero_owner: Any) -> Any:
-    """Return a sort key for each row, int64[n].
+    """Return a sort key for each row, int64[n]: twice its owner.
 
-    The key is twice the owner of the row. It is 1 more if the owner has a nonzero of the row in a
-    column that another part owns.
+    The key is 1 more if the owner has a nonzero of the row in a foreign column.
     """
     key = np.empty(len(owner), dtype=np.int64)
     for i in range(len(owner)):
@@ -326,10 +279,8 @@ def _lower_edge_parts(  # type: ignore[no-untyped-def]
 ):
     """Number rows and columns of parts first..last-1 locally; write `column` and `value`.
 
-    Returns the messages of received rows; the messages of folded rows; and the number of nonzeros
-    of every local row, int64. The messages are four arrays: the local numbers of the rows at their
-    owner; the number of rows of each message; the part in first..last-1 that needs the rows, or
-    that has partial sums of them; and the part that owns the rows.
+    Returns messages of received rows and of folded rows, as `_exchange` takes them, and the number
+    of nonzeros of every local row, int64.
     """
     num_rows = part_ptr[-1]
     most = ptr[last] - ptr[first]
@@ -380,10 +331,9 @@ def _lower_edge_parts(  # type: ignore[no-untyped-def]
 def _fill(  # type: ignore[no-untyped-def]
     start, row, column_of, at, values, local_row, local_column, num_own, degree, column, value
 ):
-    """Write one part's local CSR to `column` and `value`, from entry `start` on.
+    """Write one part's local CSR from entry `start` on, own columns first in each row.
 
-    In each row, own columns come first. The number of nonzeros of each local row is written to
-    `degree`.
+    `degree` gets the number of nonzeros of each local row.
     """
     for e in range(len(row)):
         degree[local_row[row[e]]] += 1
@@ -405,9 +355,8 @@ def _fill(  # type: ignore[no-untyped-def]
 def _exchange(chunks: _Chunks, num_parts: int) -> Exchange:
     """Return the exchange from the owners of rows to the parts that need these rows.
 
-    A fold is the reverse of such an exchange. Every chunk has four arrays. The first has the sent
-    rows, as local row numbers of their owner. The other three have, for each message, its number of
-    rows, the part that receives it and the owner that sends it. Messages are sorted by receiver.
+    A chunk has four arrays: sent rows, as local numbers of their owner; then the length, receiver
+    and owner of every message, sorted by receiver. A fold is the reverse of such an exchange.
     """
     columns = zip(*chunks, strict=True)
     halo_row, lengths, receiver, sender = (np.concatenate(column) for column in columns)

@@ -20,29 +20,19 @@ from plancc.plan.values import LINKS
 
 
 def matrix_of(plan: Plan) -> sp.csr_array:
-    """Return the whole matrix, shape (n, n), with rows and columns numbered by vertex.
-
-    If edges of several relations join the same two vertices, their values are added.
-    """
+    """Return the whole matrix [n, n], numbered by vertex; values of parallel nonzeros are added."""
     return _csr(plan, plan.value)
 
 
 def graph_of(plan: Plan) -> Graph:
-    """Return the whole matrix as a Graph, for functions that count figures.
-
-    If edges of several relations join the same two vertices, their values are added.
-    """
+    """Return the whole matrix as a Graph; values of parallel nonzeros are added."""
     matrix = matrix_of(plan)
     rows, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
     return Graph(rows, columns, matrix.data, types=plan.header.types)
 
 
 def typed_graph_of(plan: Plan) -> Graph:
-    """Return the normalised graph from which the plan was made.
-
-    Nonzeros of several relations with the same row and column stay separate. The graph has all
-    arrays of the plan with an entry for every nonzero.
-    """
+    """Return the normalised graph of the plan, in which parallel nonzeros stay separate."""
     if not plan.columns:
         return graph_of(plan)
     rows, columns = ends_of(plan)
@@ -54,13 +44,10 @@ def typed_graph_of(plan: Plan) -> Graph:
 
 
 def source_graph_of(plan: Plan) -> Graph:
-    """Recover the graph as it was before normalisation, with the ids of its source.
+    """Recover the graph before normalisation, without edge features, with the ids of its source.
 
-    Edge features are left out, and so are loops that do not change the matrix.
-
-    Raises:
-        InputError: If the matrix does not determine the graph, because edges have weights, or
-            because normalisation has dropped edges (i, j) whose row j is empty.
+    Loops that do not change the matrix are lost. Raises InputError if edges have weights, or if
+    normalisation dropped edges (i, j) because row j is empty.
     """
     header, matrix = plan.header, typed_graph_of(plan).without_read_columns()
     values = matrix.values
@@ -117,10 +104,7 @@ def relations_of(plan: Plan) -> npt.NDArray[np.integer]:
 
 
 def owners_of(plan: Plan) -> Owners:
-    """Return the owners of the rows and, in an edge plan, of the nonzeros.
-
-    The nonzeros are in the order of `graph_of`.
-    """
+    """Return the owners of rows and, in an edge plan, of nonzeros in the order of `graph_of`."""
     if plan.fold is None:
         return Owners(plan.owner())
     parts = plan.all_parts.with_distinct_columns()
@@ -135,10 +119,7 @@ def _csr(plan: Plan, of_nonzero: npt.NDArray[Any]) -> sp.csr_array:
 
 
 def ends_of(plan: Plan) -> tuple[Int32Array, Int32Array]:
-    """Return the row vertex and the column vertex of every nonzero, in the order of the plan.
-
-    Both arrays are int32[nnz].
-    """
+    """Return row and column vertex of every nonzero in the plan's order, int32[nnz] each."""
     parts = plan.all_parts
     rows = plan.global_id[np.repeat(parts.place_of_rows(), np.diff(plan.row_ptr))]
     return rows, plan.global_id[parts.place_of_columns()]

@@ -1,20 +1,9 @@
 """Merge several parts of a plan on one rank.
 
-The rank has the rows of all its parts. Messages between these parts are dropped. A row that several
-of these parts receive is sent once. Both ends of a message sort its rows in plan order
-(`plancc.plan.plan`). So a rank knows, without asking the sender, in which order rows arrive.
-
-In an edge plan, a part may have a folded row whose owner is on the same rank. Then the nonzeros of
-the folded row are added to the own row. All other folded rows are kept. If several parts have the
-same folded row, it is kept once.
-
-The messages of a node-aware exchange are merged in the same way. If some rank would have parts of
-several nodes, the merged plan sends rows directly instead.
-
-    part 0   part 1 | part 2   part 3          rank 0 | rank 1
-       <--------------- row 7                     <------ row 7 (once)
-                <------ row 7
-       <------ row 5                            (dropped)
+Messages between these parts are dropped, and a row that several of them receive is sent once. Both
+ends of a message sort its rows in plan order, so a rank knows in which order rows arrive. The
+nonzeros of a folded row whose owner is on the same rank are added to the own row. If some rank
+would have parts of several nodes, rows are sent without hops.
 """
 
 from __future__ import annotations
@@ -32,16 +21,9 @@ from plancc.plan.values import LINKS
 
 
 def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
-    """Merge the parts of a rank into one part.
+    """Merge the parts of a rank, in a plan without a grid, into one part; its peers are ranks.
 
-    Parameters:
-        block: The parts of the rank, with their data.
-        held: The numbers of these parts, in a plan without a grid.
-        vertex_data: Vertex data of the rank's rows. Features are reordered in place
-            (`VertexData.reordered`).
-
-    Returns:
-        The merged part. Its `index`, `num_parts` and peers refer to ranks instead of parts.
+    Features are reordered in place (`VertexData.reordered`).
     """
     rank, ranks = held.rank, held.ranks
     part_ptr, row0, row1 = block.part_ptr, block.first_row, int(block.part_ptr[block.last])
@@ -65,19 +47,13 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
     own, first_row = local.astype(np.int32), part_ptr[ranks]
 
     def owned(side: Side) -> Side:
-        """Merge one side of an exchange over this rank's parts; the rank owns the side's rows.
-
-        In the result, rows have local indices.
-        """
+        """Merge the side of an exchange whose rows this rank owns; rows get local indices."""
         in_plan = part_ptr[block.first + side.part_of_row()] + side.row
         merged = side.called(in_plan).merged(rank, ranks)
         return merged.called(own[merged.row - row0])
 
     def foreign_side(rows: Int64Array) -> Side:
-        """Return the side of an exchange at which other ranks own the rows.
-
-        `rows` holds the ascending places of these rows in plan order.
-        """
+        """Return the side of an exchange for `rows` of other ranks, ascending in plan order."""
         return Side.of_rank(*runs(interval(rows, first_row)))
 
     links = linked = None
@@ -121,14 +97,8 @@ def _renumbered(
 ) -> Int64Array:
     """Turn the places of rows in plan order into local indices, int64[places].
 
-    An own row gets its index from `local`. A foreign row gets the number of own rows, plus the
-    position of its place in `others`, which is ascending.
-
-    Parameters:
-        foreign (bool[places]): Whether each row belongs to another rank.
-        local: Local indices of the own rows, in plan order.
-        row0: First own row in plan order.
-        others: Places of the foreign rows.
+    Own rows get their index from `local`; `row0` is the place of the first own row. Foreign rows
+    follow in the order of `others`, their ascending places.
     """
     found = np.empty(len(place), dtype=np.int64)
     found[~foreign] = local[place[~foreign] - row0]

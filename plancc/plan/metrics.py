@@ -1,8 +1,7 @@
 """The figures of a plan's load and communication, and their definitions.
 
-All volumes are numbers of rows of H. A row counts once for every part that needs it. Words are rows
-times the width of H. The volume of an edge plan has two summands: the rows of the expand and the
-partial sums of rows in the fold.
+Volumes are rows of H, in an edge plan the rows of expand and fold. A row counts once for every part
+that needs the row. Words are rows times the width of H.
 """
 
 from __future__ import annotations
@@ -18,12 +17,7 @@ from plancc.plan.exchange import Exchange, Int64Array
 
 
 class StepTraffic(NamedTuple):
-    """Rows and messages of every part in one exchange of a product, int64[num_parts] each.
-
-    Attributes:
-        sent, received: Rows that the part sends and receives.
-        messages_sent, messages_received: Messages that the part sends and receives.
-    """
+    """Rows and messages of every part in one exchange of a product, int64[num_parts] each."""
 
     sent: Int64Array
     received: Int64Array
@@ -46,10 +40,7 @@ class StepTraffic(NamedTuple):
         return StepTraffic(self.received, self.sent, self.messages_received, self.messages_sent)
 
     def times(self, width: int | Int64Array) -> StepTraffic:
-        """Return this traffic in words instead of rows, if every row has `width` columns.
-
-        `width` is one number, or one number for each part. A part with width 0 sends no message.
-        """
+        """Return the words of rows with `width` columns; a part with width 0 sends no message."""
         full = np.asarray(width) > 0
         sent, received, *messages = self
         return StepTraffic(sent * width, received * width, *(each * full for each in messages))
@@ -60,15 +51,12 @@ class Traffic:
     """Load and communication of every part. All arrays are int64[num_parts].
 
     Attributes:
-        rows, nonzeros: Rows and nonzeros that the part owns.
-        sent, received: Rows that the part sends and receives in the expand and the fold of one
-            product.
-        messages_sent, messages_received: Messages that the part sends and receives in both
-            exchanges.
-        fold: The rows and messages of the fold alone; None if the plan has no fold.
-        copies (int64[num_parts] or None): Number of vertices for which the part has an own row, a
-            received row or a partial sum. None if the plan has no fold; then the number is `rows` +
-            `received`.
+        rows, nonzeros: Owned rows and nonzeros.
+        sent, received: Rows in the expand and the fold of one product.
+        messages_sent, messages_received: Messages in both exchanges.
+        fold: Traffic of the fold alone; None without a fold.
+        copies: Vertices with an own row, a received row or a partial sum. None without a fold: the
+            number is then `rows` + `received`.
     """
 
     rows: Int64Array
@@ -89,10 +77,7 @@ class Traffic:
         fold: StepTraffic,
         copies: Int64Array,
     ) -> Traffic:
-        """Return the traffic of a product, whose expand and fold are added up.
-
-        For `rows`, `nonzeros` and `copies`, see the attributes.
-        """
+        """Return the traffic of a product: the sum of its expand and its fold."""
         both = zip(expand, fold, strict=True)
         total = StepTraffic(*(of_expand + of_fold for of_expand, of_fold in both))
         return cls(rows, nonzeros, *total, fold=fold, copies=copies)
@@ -214,9 +199,6 @@ def summarize(parts: Traffic) -> Metrics:
 
 
 def imbalance(load: Int64Array, relative: float | npt.NDArray[np.float64] = 1.0) -> float:
-    """Return max / mean - 1 of the parts' loads, each divided by the part's capacity in `relative`.
-
-    The result is 0 if there is no load.
-    """
+    """Return max / mean - 1 of loads, each divided by its capacity `relative`; 0 without load."""
     total = int(load.sum())
     return float((load / relative).max()) * len(load) / total - 1.0 if total else 0.0

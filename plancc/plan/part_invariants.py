@@ -1,6 +1,6 @@
 """Check the parts that a rank reads, and make the claims by which ranks compare their slices.
 
-Every reader runs these checks. Their time is linear in the number of nonzeros plus the volume.
+Every reader runs these checks, whose time is linear in nonzeros plus volume.
 """
 
 from __future__ import annotations
@@ -47,13 +47,9 @@ MESSAGE_FAULTS = {
 
 
 def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str]]:
-    """Check some parts of a plan, except their vertex data.
+    """Yield (invariant, violation) for parts of a plan; "" if the invariant holds.
 
-    Yields a pair (invariant, violation) for each check. The violation is "" if the invariant holds.
-
-    Parameters:
-        parts: Parts whose offsets ascend and end at the lengths of the arrays.
-        header: Header of the plan.
+    Vertex data are not checked. Offsets must ascend and end at the lengths of the arrays.
     """
     rows, num_interior = np.diff(parts.part_ptr), parts.num_interior
     places = np.full(len(rows), parts.part_ptr[-1])
@@ -79,11 +75,7 @@ def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str
 
 
 def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
-    """Check invariants, given as (name, fault or ""), and return the names of all invariants.
-
-    Raises:
-        PlanError: For the first invariant that does not hold. The message begins with `path`.
-    """
+    """Return the names of invariants (name, fault); raise PlanError for the first with a fault."""
     done: dict[str, None] = {}
     for name, problem in invariants:
         if problem:
@@ -93,14 +85,7 @@ def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
 
 
 def data_invariants(data: VertexData, num_vertices: int) -> Iterator[tuple[str, str]]:
-    """Check the arrays of vertex data.
-
-    Yields a pair (rule, violation) for each check. The violation is "" if the rule holds.
-
-    Parameters:
-        data: Vertex data of all rows, or of some rows only.
-        num_vertices: Number of all vertices of the plan.
-    """
+    """Yield (rule, violation) for vertex data of some or all rows; "" if the rule holds."""
     if data.by_type is not None:
         yield "data by type have a row for every vertex", data.by_type.problem()
     for name, array in vertex_data_arrays(data).items():
@@ -144,10 +129,7 @@ def _matrix(parts: PartRange, own: Int64Array) -> Iterator[tuple[str, str]]:
 
 
 def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
-    """Check that parallel nonzeros, which have the same row and column, ascend by relation.
-
-    Returns a phrase that names the first nonzero out of order, or "".
-    """
+    """Return a phrase for the first of parallel nonzeros that do not ascend by relation, or ""."""
     again = np.flatnonzero(~first_of_columns(parts.row_ptr, parts.column))
     wrong = again[relation[again] <= relation[again - 1]]
     return f"nonzero {wrong[0]} does not ascend" if len(wrong) else ""
@@ -155,13 +137,10 @@ def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: ignore[no-untyped-def]
-    """Return the first fault in the messages of some parts; zeros if there is no fault.
+    """Return the first fault as (key of `MESSAGE_FAULTS`, part, message); zeros without a fault.
 
-    The result is (key of `MESSAGE_FAULTS`, part, message).
-
-    `ptr`, `peer`, `row_ptr`, `row`: the arrays of a `Side`. `rows`: number of rows of every part.
-    `first`: index of the first part in `ptr`. `of_part`: whether the part, and not its peer, owns
-    the rows of its messages.
+    `ptr`, `peer`, `row_ptr` and `row` are the arrays of a `Side`. `rows` has the number of rows of
+    every part. `of_part` says whether the part, not its peer, owns the rows of its messages.
     """
     for i in range(len(ptr) - 1):
         part = first + i
@@ -184,11 +163,10 @@ def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: igno
 
 @njit(cache=True, nogil=True, plain=True)
 def _matrix_fault(of_parts, csr, halo_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
-    """Return the first fault in the local matrices of some parts; four zeros if there is no fault.
+    """Return the first fault as (key of `MATRIX_FAULTS`, part, local row, column), or zeros.
 
-    The result is (key of `MATRIX_FAULTS`, part, local row, column). `of_parts` is (rows, local_ptr,
-    num_interior), `csr` is (row_ptr, column). The local array `stamp` holds, for every column of a
-    part, the last row that used it.
+    `of_parts` is (rows, local_ptr, num_interior), and `csr` is (row_ptr, column). `stamp` holds the
+    last row that used each column of a part.
     """
     rows, local_ptr, num_interior = of_parts
     row_ptr, column = csr
@@ -240,9 +218,9 @@ def all_finite(values: npt.NDArray[np.floating]) -> bool:
 
 @njit(cache=True, nogil=True, plain=True)
 def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
-    """Return whether at least one word has all bits of `bits` set.
+    """Return whether a word has all `bits`.
 
-    The result is tested only after every 4,096 words, so that the compiler vectorises the loop.
+    The test is made once per 4,096 words, so that the compiler vectorises the loop.
     """
     for start in range(0, len(words), 4096):
         found = False
@@ -256,11 +234,7 @@ def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
 def claims_of(parts: PartRange, held: RankParts) -> Claims:
     """Return a rank's claims about its messages, its vertices and its nonzeros.
 
-    Parameters:
-        parts: What the rank has read of the plan. In a "3d" grid this includes parts that contain
-            none of the rank's rows; the rank makes no claims about these parts.
-        held: Which parts contain the rank's rows. If the rows of several ranks are in one part,
-            only the lowest of these ranks makes claims about the part.
+    A rank makes no claims about parts without own rows, nor about a part that a lower rank has too.
     """
     header, num_ranks, speaker = held.header, held.num_ranks, held.speaker
     first, last = held.parts
@@ -295,10 +269,7 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
 
 @njit(cache=True, nogil=True, plain=True)
 def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
-    """Return the sum of the hash `mix` over `numbers`, minus its sum over ``first..last-1``.
-
-    The result is computed modulo 2^64, and returned as int64.
-    """
+    """Return the sum of `mix` over `numbers` minus its sum over first..last-1, modulo 2^64."""
     total = np.uint64(0)
     for k in range(len(numbers)):
         total += mix(numbers[k])
@@ -311,9 +282,8 @@ def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
 def _digest_messages(table, part_ptr, first, of_part, rank_of_part, digest):  # type: ignore[no-untyped-def]
     """Add the hash of every message to ``digest[r]``, where rank r runs the part at the other end.
 
-    The hash of a message is the sum of the hashes of its rows. The hash of a row (`mix`) covers the
-    row's place in plan order and the part that reads it. `of_part`: whether the part owns the rows
-    of its messages; otherwise the peer owns them.
+    The hash adds up `mix` of (place in plan order, reading part) over the rows of the message.
+    `of_part` says whether the part, not its peer, owns the rows.
     """
     ptr, peer, row_ptr, row = table
     parts = len(part_ptr) - 1

@@ -29,17 +29,13 @@ def taken(array: Any, places: Any) -> Any:
 class Claims:
     """Figures of one rank's slice that must match the figures of all other ranks' slices.
 
+    Over all ranks, `vertices` and `nonzeros` add up to 0.
+
     Attributes:
-        sent, expected (int64[steps, num_ranks]): ``sent[s, r]`` is the digest of the messages that
-            this rank sends to rank r in step s. ``expected[s, r]`` is the digest of the messages
-            that this rank expects from rank r. The steps are the expand, the fold of an edge plan,
-            and the hops of a node-aware exchange. Messages between parts of the same rank count
-            too.
-        vertices: Sum of the hash `mix` over this rank's vertices, minus the sum of `mix` over this
-            rank's share of the numbers 0..n-1, modulo 2^64. Added up over all ranks, this is 0 if
-            every vertex occurs once.
-        nonzeros: Number of nonzeros of this rank, minus an even share of the number in the header.
-            Added up over all ranks, this is 0.
+        sent, expected (int64[steps, num_ranks]): Digests of messages to and from every rank. The
+            steps are the expand, the fold and the hops.
+        vertices: Sum of `mix` over own vertices minus its sum over an equal share of 0..n-1.
+        nonzeros: Number of own nonzeros, minus an even share of the header's number.
         folds: Whether the second step is the fold.
     """
 
@@ -55,15 +51,10 @@ class GridShare:
     """What a rank reads of a grid plan, in addition to the rows of its `Part`.
 
     Attributes:
-        grid, rank: The grid, and this rank's number in the grid.
         part_ptr (int64[num_parts + 1]): First row of every part in plan order.
-        row_ptr, place, value (int64[rows of the block + 1], int32[m], float[m]): The block of A
-            that this rank multiplies with or broadcasts, as CSR. Its rows are the rows of the
-            process row, which are more than the rank's own rows in "3d". Its columns are the
-            columns of the process column, as places in plan order. If `block` is given, `place` and
-            `value` are empty, and `row_ptr` is [0].
-        block: This rank's part of the row plan, with its messages but without vertex data. Only for
-            scheme "feature" and for sparse grids; otherwise None.
+        row_ptr, place, value: CSR of the rank's block of A: rows of the process row, columns of the
+            process column as places in plan order. Empty if `block` is given.
+        block: Part of the row plan, for scheme "feature" and sparse grids; otherwise None.
     """
 
     grid: Grid
@@ -173,11 +164,9 @@ class PartRange(WithColumns):
     """Parts ``first..last-1`` of a plan. Each array holds their entries one part after another.
 
     Attributes:
-        part_ptr (int64[num_parts + 1]): First row of every part in plan order, for *all* parts of
-            the plan.
-        global_id, num_interior, row_ptr, column, value, columns: As in `plancc.plan.plan.Plan`, but
-            only for these parts.
-        exchanges: Messages of these parts. In the offsets of each side, part `first` has index 0.
+        part_ptr (int64[num_parts + 1]): First row in plan order, for *all* parts of the plan.
+        global_id, num_interior, row_ptr, column, value, columns: As in `plancc.plan.plan.Plan`.
+        exchanges: Messages of these parts; offsets of a side begin with part `first`.
         links: Links of these parts; None if the plan has no links.
     """
 
@@ -207,11 +196,7 @@ class PartRange(WithColumns):
         return rows + folded.row_ptr[folded.ptr]
 
     def only_part(self, held: RankParts) -> Part:
-        """Return the only part of this range as a `Part`.
-
-        Parameters:
-            held: The parts of the rank that runs this part.
-        """
+        """Return the only part of this range as a `Part` of the rank that `held` describes."""
         assert self.last == self.first + 1
         rows = RankRows(held, self.first_row, np.arange(len(self.global_id), dtype=np.int32))
         expand = self.exchanges.expand
@@ -263,9 +248,9 @@ class PartRange(WithColumns):
         )
 
     def with_distinct_columns(self) -> PartRange:
-        """Return these parts with parallel nonzeros (same row and column) merged into one.
+        """Return these parts with parallel nonzeros (same row and column) merged.
 
-        Only `row_ptr` and `column` of the result are meaningful; the values are not merged.
+        Only `row_ptr` and `column` are valid.
         """
         if self.relation is None:
             return self
@@ -278,10 +263,7 @@ class PartRange(WithColumns):
         return np.repeat(np.arange(self.first, self.last), counts)
 
     def halo_ptr(self) -> Int64Array:
-        """Return the offsets of each part's received rows in the list of all received rows.
-
-        The result is int64[last - first + 1].
-        """
+        """Return each part's offsets in the list of all received rows, int64[last - first + 1]."""
         received = self.exchanges.expand.receive
         return received.row_ptr[received.ptr]
 

@@ -1,15 +1,12 @@
 """`Plan`: the compiled plan of a distributed sparse product, with the tables of all parts.
 
 *Plan order* numbers all rows part by part: row ``r`` of part ``m`` is row ``part_ptr[m] + r`` in
-plan order. Every table below is flat, with offsets for each part or each message. So 4,096 parts
-need no more arrays than four parts, and a rank reads one contiguous slice of each table.
+plan order. Every table is flat, with offsets for each part or message, so a rank reads one
+contiguous slice of a table. The folded rows of a part in an edge plan are rows of other owners, for
+which the part has nonzeros and sends partial sums.
 
     local columns of part m:   0 ......... rows(m) | rows(m) ...... rows(m) + halo(m)
                                own rows            | received rows, in arrival order
-
-In an edge plan, a part may hold nonzeros of rows that other parts own. These rows are the folded
-rows of the part. The part sends its partial sums of these rows to their owners (the fold):
-
     local rows of part m:      0 ......... rows(m) | rows(m) ...... rows(m) + folded(m)
                                own rows            | folded rows, in the order of the messages
 """
@@ -58,7 +55,7 @@ def attributes_of(
 ) -> dict[str, dict[str, Any]]:
     """Return the attributes of the HDF5 groups ``/provenance`` and ``/metrics``, by group name.
 
-    The figures of `baseline` have names that begin with "random_".
+    The figures of `baseline` get names that begin with "random_".
     """
     figures = metrics.as_dict()
     if baseline is not None:
@@ -67,10 +64,7 @@ def attributes_of(
 
 
 def fields_of(header: Header, arrays: Arrays) -> dict[str, Any]:
-    """Return the fields that `Plan` and `PartRange` have in common, by name.
-
-    They are made from `arrays`: the datasets by name.
-    """
+    """Return the fields that `Plan` and `PartRange` have in common, made from datasets by name."""
     matrix: dict[str, Any] = {n: arrays[f"matrix/{n}"] for n in ("row_ptr", "column", "value")}
     return matrix | {
         "columns": columns_of(**{name: arrays.get(f"matrix/{name}") for name in COLUMNS}),

@@ -22,9 +22,8 @@ from plancc.plan.receive_sets import offsets_of
 
 
 def plan_invariants(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Check a whole plan.
+    """Yield (invariant, violation) for a whole plan; the violation is "" if the invariant holds.
 
-    Yields a pair (invariant, violation) for each check. The violation is "" if the invariant holds.
     A caller must stop at the first violation, because later checks rely on earlier ones.
     """
     yield "rows/part_ptr rises from 0 to n", _rises(plan.part_ptr, plan.num_vertices)
@@ -102,11 +101,10 @@ def _mirrors(exchange: Exchange) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _difference(send, receive):  # type: ignore[no-untyped-def]
-    """Return a pair (receiver, sender) whose message differs in the two tables, or (-1, -1).
+    """Return (receiver, sender) of a message that differs in the two tables, or (-1, -1).
 
-    Both tables are (ptr, peer, row_ptr, row), and are well formed. The loop runs over receivers in
-    ascending order, and every sender lists its receivers in ascending order. So the message to
-    compare is always the sender's next message, ``following[sender]``.
+    Both tables are well formed (ptr, peer, row_ptr, row). Senders list receivers in ascending
+    order, so the message to compare is always the sender's next one, ``following[sender]``.
     """
     ptr, peer, row_ptr, row = receive
     send_ptr, send_peer, send_row_ptr, send_row = send
@@ -144,11 +142,9 @@ def _repetition(plan: Plan, parts: PartRange) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _repeated_nonzero(of_parts, csr, part_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
-    """Return row and column, as places in plan order, of a nonzero that two parts have.
+    """Return the places of row and column of a nonzero that two parts have, or (-1, -1).
 
-    The result is (-1, -1) if there is none. `of_parts` is (rows, local_ptr, halo_ptr), `csr` is
-    (row_ptr, column). A counting sort groups the local rows of all parts by their place. Only the
-    place of a folded row has several local rows.
+    `of_parts` is (rows, local_ptr, halo_ptr), `csr` is (row_ptr, column).
     """
     rows, local_ptr, halo_ptr = of_parts
     row_ptr, column = csr

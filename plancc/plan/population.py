@@ -1,8 +1,7 @@
 """The population from which samplers draw, read from a plan.
 
-Compiler and runtime must draw from the same population to get the same mini-batches. So the
-vertices are in the order of the graph's source. The columns of each row ascend, because a sampler
-chooses a column by its position in the row.
+Vertices are in the order of the graph's source, and columns ascend in each row: samplers choose by
+position, and compiler and runtime must draw the same mini-batches.
 """
 
 from __future__ import annotations
@@ -21,14 +20,7 @@ from plancc.sampling import Population, Sampler
 
 
 def num_training(file: PlanFile, target: str | None = None) -> int | None:
-    """Return the number of training vertices of an open plan.
-
-    Parameters:
-        target: See `read_population`.
-
-    Returns:
-        The number; None if the plan has no training mask, and no `target` is given.
-    """
+    """Return the number of training vertices; None without training mask and `target`."""
     types, suffix = file.header.types, ""
     if types is not None and target is not None:
         suffix = f"_of_{types.names.index(target)}"
@@ -42,24 +34,8 @@ def read_population(
 ) -> Population:
     """Read the population from which a sampler draws, with the data that the sampler needs.
 
-    Parameters:
-        file: The open plan.
-        sampler: The sampler. If it needs no data, the population has only the number of vertices.
-            Otherwise the population also has the plan's training mask, because some samplers use
-            the mask if there is one.
-        with_pattern: Whether to read the pattern if the sampler needs it. Reading the pattern calls
-            compiled functions.
-        target: Only for a plan with vertex types: the type whose vertices are trained. Without a
-            training mask, all vertices of the type are training vertices.
-
-    Returns:
-        The population. Its pattern takes 4 bytes per nonzero and 8 bytes per row, and twice as much
-        while it is read.
-
-    Raises:
-        InputError: If the plan lacks vertex data that the sampler needs. Also if the sampler needs
-            the pattern and the plan is an edge plan.
-        PlanError: If the file is damaged.
+    Reading the pattern calls compiled functions, and takes twice the memory of the result. Without
+    a training mask, all vertices of type `target` are training vertices.
     """
     n, types, suffix = file.header.num_vertices, file.header.types, ""
     carried = file.vertex_data_names()
@@ -112,10 +88,7 @@ def read_population(
 
 
 def population_of(plan: Plan) -> Population:
-    """Return a population that any sampler can use.
-
-    It has the whole pattern, and the training mask and clusters of the plan if there are any.
-    """
+    """Return a population for any sampler: pattern, and the plan's training mask and clusters."""
     graph, data, place = graph_of(plan), plan.vertex_data, plan.places()
     return Population(
         plan.num_vertices,
@@ -129,10 +102,9 @@ def population_of(plan: Plan) -> Population:
 def _read_pattern(
     file: PlanFile, part_ptr: Int64Array, global_id: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
-    """Read the pattern of the matrix as CSR, numbered by vertex; columns ascend in every row.
+    """Read the matrix pattern by vertex as ``indptr``, int64[n + 1], and ``indices``, int32[nnz].
 
-    Returns:
-        ``indptr`` (int64[n + 1]) and ``indices`` (int32[nnz]).
+    Columns ascend in every row.
     """
     row_ptr = file.read("matrix/row_ptr")
     received = file.read_side("expand/recv")

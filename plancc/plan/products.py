@@ -1,11 +1,8 @@
 """Programs: for every layout, the product A H as a list of steps.
 
-The adjoint of a program is the list of the steps' adjoints in reversed order.
-
-A step reads and writes *spaces*, which are dense matrices on every rank. "x" holds the inputs of
-own rows, "y" the outputs of own rows. The programs below name further spaces. Blocks of the local
-matrix have names too. In row and edge plans, "halo" holds rows that other ranks own, and "folded"
-holds partial sums for other ranks. The blocks are:
+A step reads and writes *spaces*, which are dense matrices on every rank: "x" (inputs of own rows),
+"y" (outputs of own rows), "halo" (rows that other ranks own), "folded" (partial sums for other
+ranks). Blocks of the local matrix have these names:
 
                 "x"        "halo"
            +-----------+-------------+
@@ -14,15 +11,11 @@ holds partial sums for other ranks. The blocks are:
   "folded" |  folded   | folded_halo |
            +-----------+-------------+
 
-A program does not depend on ranks or sizes. The code that uses a program gives a meaning to the
-names in its steps. The runtime binds them to messages, groups of ranks and matrices, and executes
-the program. To count words, `plancc.plan.words.transfers` binds them to the traffic of messages and
-groups.
+Names are bound to messages, groups of ranks and matrices by the runtime, which executes programs,
+and to traffic by `plancc.plan.words.transfers`, which counts words.
 
-Between two collective steps, the runtime works in this order. It starts all messages. Before a step
-reads the rows of a message, it waits for the message. It adds scattered rows last. If rows arrive
-in pieces, the product multiplies one piece after another. A program that needs another order raises
-an error.
+Between two collective steps, the runtime starts all messages, waits for a message before a step
+reads its rows, and adds scattered rows last. A program that needs another order raises an error.
 """
 
 from __future__ import annotations
@@ -39,14 +32,11 @@ class Step:
     """One step of a product, on all ranks.
 
     Attributes:
-        name: Name of the messages, of the group of ranks, or of the matrix block that the step
-            uses.
-        source, target: Names of the space (see the module) that the step reads, and of the space
-            that the step writes.
-        moves: Whether the step sends rows of H, or pieces of a matrix block that ranks share.
-        reverse: Whether the step uses its messages in reverse, so that receivers send to senders.
-        late: Whether the rows arrive some epochs later. Such rows are constants in the backward
-            pass.
+        name: Name of the messages, the group of ranks, or the matrix block.
+        source, target: Names of the spaces that the step reads and writes.
+        moves: Whether the step sends rows of H or pieces of a shared block.
+        reverse: Whether receivers of the messages send to senders.
+        late: Whether rows arrive some epochs later; they are constants in the backward pass.
     """
 
     name: str
@@ -68,10 +58,7 @@ class Gather(Step):
 
 @dataclass(frozen=True)
 class ScatterAdd(Step):
-    """Send rows of the source to their owners, which add them to rows of the target.
-
-    The messages have the opposite direction of the messages of a `Gather`.
-    """
+    """Send rows of the source against the direction of `Gather`; owners add them to the target."""
 
     reverse = True
 
@@ -80,9 +67,8 @@ class ScatterAdd(Step):
 class Multiply(Step):
     """Multiply a block of the matrix, or its transpose, by the source.
 
-    The first product of a program overwrites the target; later products add to the target. If
-    several ranks share the block, its pieces are broadcast, each before its product. This happens
-    in the forward and the backward pass.
+    A program's first product overwrites the target; later products add to it. If ranks share the
+    block, each of its pieces is broadcast before its product.
     """
 
     transposed: bool = False
@@ -116,23 +102,17 @@ class AllGather(Step):
 
 @dataclass(frozen=True)
 class ReduceScatter(Step):
-    """Sum matrices with the same rows over the ranks of a group.
-
-    Every rank keeps only the sums of its own rows.
-    """
+    """Sum matrices over the ranks of a group; every rank keeps the sums of its own rows."""
 
     reverse = True
 
 
 @dataclass(frozen=True)
 class AllToAll(Step):
-    """Exchange rows for columns in a group of ranks.
-
-    Before the step, a rank has its own rows with all columns. After the step, it has the rows of
-    all ranks of the group, but only some columns.
+    """Exchange own rows with all columns for the rows of all ranks of a group with some columns.
 
     Attributes:
-        to_rows: Whether the step does the reverse: exchanges columns for rows.
+        to_rows: Whether the step does the reverse.
     """
 
     to_rows: bool = False
@@ -163,7 +143,7 @@ class Replicate(Step):
 
 @dataclass(frozen=True)
 class UseCopy(Step):
-    """Use a copy of rows that the rank already has. Nothing is sent.
+    """Use a copy of rows that the rank already has, without messages.
 
     Attributes:
         of_one: Whether only one rank of a group uses its copy.
@@ -196,9 +176,7 @@ ROW: Program = (
 def edge_program(expand_is_longer: bool) -> Program:
     """Return the program of edge plans: expand, multiply, fold (Md et al. 2021, vertex cuts).
 
-    Parameters:
-        expand_is_longer: Whether the expand takes longer than the fold. If so, own rows are
-            multiplied during the expand, otherwise during the fold.
+    Own rows are multiplied during the expand if `expand_is_longer`, otherwise during the fold.
     """
     own = (Multiply("own", "x", "y"),)
     early, late = (own, ()) if expand_is_longer else ((), own)
@@ -226,13 +204,8 @@ In "3d" these are more rows than the rank owns. """
 def replicated(needed_only: bool) -> Program:
     """Return the program of 1.5D (Tripathy et al. 2020, Algorithm 2).
 
-    The ranks of a process row have copies of the same part. For each part, one of these ranks sends
-    the rows of the part to other ranks (Equation 3). On the sending rank, space "held" has these
-    rows.
-
-    Parameters:
-        needed_only: Whether ranks send only needed rows, in the messages of a row plan, instead of
-            broadcasts.
+    The ranks of a process row have copies of a part; one of them sends its rows, from its space
+    "held" (Equation 3): in broadcasts or, if `needed_only`, in messages of a row plan.
     """
     middle: Program = Broadcast("pieces", "held", "piece"), Multiply("matrix", "piece", "sums")
     if needed_only:
@@ -258,9 +231,8 @@ pipeline is on, every step handles one batch of rows after another. """
 def clone_program(late: bool, returns: bool = True) -> Program:
     """Return the program for edge plans whose partial sums are folded late, or not at all.
 
-    In Md et al. 2021, the method without a fold is "0c", and the method with a late fold is "cd-r".
-    The matrix (space) "y" has own rows, then "leaves", which are rows of vertices that other ranks
-    own.
+    Md et al. 2021 call these methods "cd-r" and "0c". Space "y" has own rows, then "leaves": rows
+    of vertices that other ranks own.
 
     Parameters:
         late: Whether there is a fold, whose rows arrive some epochs later.
@@ -284,10 +256,7 @@ def grid_program(grid: Grid) -> Program:
 
 
 def adjoint(program: Sequence[Step]) -> Program:
-    """Return the program of A^T G, given the program of A H.
-
-    Late steps are left out, since their rows are constants, which have no gradient.
-    """
+    """Return the program of A^T G, given the program of A H; late rows have no gradient."""
     return tuple(step.adjoint() for step in reversed(program) if not step.late)
 
 

@@ -17,13 +17,10 @@ from plancc.plan.values import Header
 
 @dataclass(frozen=True, eq=False)
 class RankParts:
-    """Which parts of a plan a rank has.
+    """Which parts of a plan a rank has; ranks of a grid may share a part.
 
     Attributes:
-        header: Header of the plan.
-        rank: The rank.
-        ranks (int64[num_ranks + 1]): First part of every rank, and then the number of all parts.
-            Ranks of a grid may share a part.
+        ranks (int64[num_ranks + 1]): First part of every rank, then the number of parts.
     """
 
     header: Header
@@ -46,10 +43,7 @@ class RankParts:
 
     @property
     def parts_to_read(self) -> tuple[int, int]:
-        """The range ``first:last`` of the parts that the rank reads.
-
-        On a "3d" grid these are more parts than `parts`.
-        """
+        """The range of parts that the rank reads: on a "3d" grid, more than `parts`."""
         grid = self.header.grid
         return self.parts if grid is None else grid.parts_of_block(self.rank)
 
@@ -70,21 +64,12 @@ class RankParts:
 
 
 def block_of_parts(num_parts: int, num_ranks: int) -> Int64Array:
-    """Divide consecutive parts evenly among ranks.
-
-    Returns:
-        int64[num_ranks + 1]: The first part of every rank; at the end, the number of parts.
-    """
+    """Return the first part of every rank, then the number of parts: int64[num_ranks + 1]."""
     return np.arange(num_ranks + 1, dtype=np.int64) * num_parts // num_ranks
 
 
 def parts_of_rank(path: str, header: Header, rank: int, num_ranks: int) -> RankParts:
-    """Return the parts of rank `rank`.
-
-    Raises:
-        InputError: If the rank is out of range, or if the plan at `path` cannot run on `num_ranks`
-            ranks.
-    """
+    """Return the parts of a rank; InputError if the plan at `path` cannot run on `num_ranks`."""
     if not 0 <= rank < num_ranks:
         raise InputError(f"rank {rank} of {num_ranks} is out of range; the first rank is 0")
     check_num_ranks(path, header, num_ranks)
@@ -92,11 +77,7 @@ def parts_of_rank(path: str, header: Header, rank: int, num_ranks: int) -> RankP
 
 
 def check_num_ranks(path: str, header: Header, num_ranks: int) -> None:
-    """Raise InputError if a plan cannot run on this many ranks.
-
-    A plan runs on at most as many ranks as it has parts. A grid plan runs on exactly the ranks of
-    its grid.
-    """
+    """Raise InputError for more ranks than parts, or for a number that does not fit the grid."""
     grid, num_parts = header.grid, header.num_parts
     if grid is not None and num_ranks != grid.num_ranks:
         raise InputError(

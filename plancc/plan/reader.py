@@ -1,10 +1,9 @@
 """Read a plan file, whole or in slices. Everything in the file is checked before it is used.
 
-The method `PlanFile.node` opens every dataset. It refuses links that lead out of the file, data
-that are stored outside the file, unknown filters, and dtypes and sizes that do not fit the header.
-The method `PlanFile.read` reads datasets, or the entries of some parts, and compares the digest of
-each part's entries with the digest in the file. Every call of HDF5 is inside a `Container.reading`
-block. This block turns every error that HDF5 raises for a damaged file into a PlanError.
+`PlanFile.node` opens every dataset. It refuses links out of the file, external data, unknown
+filters, and dtypes and sizes that do not fit the header. `PlanFile.read` compares the digest of
+each part's entries. Every HDF5 call is in a `Container.reading` block, which turns HDF5's errors
+for a damaged file into PlanError.
 """
 
 from __future__ import annotations
@@ -77,16 +76,12 @@ IN_PIECES = (
 class PlanFile:
     """A plan file that is open for reading, without file locks. Use it in a ``with`` statement.
 
-    Raises:
-        InputError: If the file does not exist.
-        PlanError: If the file is not a plan, is damaged, or has a format version or layout that
-            this version of plancc cannot read.
+    Opening raises InputError for a missing file. It raises PlanError for a damaged file, or a
+    version or layout that this plancc cannot read.
 
     Attributes:
-        header: Header of the plan.
-        minor (int): Minor version of the file's format.
-        content_sha256 (str): The content hash in the file. When the file is opened, the hash is
-            compared with the digests in the file. `read` compares these digests with the data.
+        minor: Minor version of the file's format.
+        content_sha256: Content hash, compared with the digests when the file is opened.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -147,12 +142,7 @@ class PlanFile:
     def checked_ranks(self, num_ranks: int | None) -> int:
         """Return the number of parts whose figures are shown if `num_ranks` ranks run the plan.
 
-        Without a grid this is `num_ranks`, since each rank merges its parts; None means one rank
-        for each part. With a grid it is always the plan's number of parts, which are blocks of
-        rows.
-
-        Raises:
-            InputError: If the plan cannot run on this number of ranks.
+        Without a grid this is `num_ranks`; with a grid, or for None, the plan's number of parts.
         """
         parts = self.header.num_parts
         if self.header.grid is not None:
@@ -165,13 +155,7 @@ class PlanFile:
         return ranks
 
     def attributes(self, group: str) -> dict[str, Any]:
-        """Return the attributes of a group, ``/provenance`` or ``/metrics``, as Python values by
-        name.
-
-        Raises:
-            PlanError: If an attribute cannot be read, or if the attributes do not match their
-                digest.
-        """
+        """Return the checked attributes of group ``/provenance`` or ``/metrics``, by name."""
         if group not in self._attributes:
             with self._container.reading(f"/{group}"):
                 self._attributes[group] = self._read_attributes(group)
@@ -204,10 +188,7 @@ class PlanFile:
             return self._container.is_there(name, h5py.Dataset)
 
     def metrics(self, prefix: str = "") -> Metrics | None:
-        """Return the figures whose names in the file begin with `prefix`.
-
-        None is returned if a figure is missing or is not a number.
-        """
+        """Return figures by `prefix` of their names; None if a figure is missing or no number."""
         return Metrics.from_dict(self.attributes("metrics"), prefix)
 
     def vertex_data_names(self) -> list[str]:
@@ -230,15 +211,7 @@ class PlanFile:
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
         """Read the entries of parts ``first..last-1`` of a dataset, and compare their digests.
 
-        A dataset that is not cut into parts is read whole. For a dataset of offsets, the result
-        also has the end of the last part.
-
-        Parameters:
-            name: Name of the dataset.
-            first, last: Range of parts; by default all parts.
-
-        Raises:
-            PlanError: If the dataset is missing, breaks the format, or does not match its digest.
+        Datasets that are not cut into parts are read whole; offsets have an end entry.
         """
         node, dataset = self.node(name), dataset_of(name)
         last = self.header.num_parts if last is None else last
@@ -260,14 +233,7 @@ class PlanFile:
         return array
 
     def _compare(self, name: str, found: Digests, first: int) -> None:
-        """Raise PlanError if digests differ from those that the file stores.
-
-        Parameters:
-            name: Name of the dataset, or of the group of attributes.
-            found: Digests of the data of consecutive parts. One digest if the data are not divided
-                by part.
-            first: The first of these parts.
-        """
+        """Raise PlanError if `found`, digests from part `first` on, differ from stored digests."""
         expected = self._digests[name][first : first + len(found)]
         wrong = np.flatnonzero((found != expected).any(axis=1)) if len(found) else found
         if len(wrong):
@@ -276,10 +242,7 @@ class PlanFile:
             raise self._error(f"/{name} is damaged: the digest{whose} does not match")
 
     def _cut(self, cut: str, first: int, last: int) -> Int64Array:
-        """Return the offsets that cut a dataset into the entries of the parts ``first..last-1``.
-
-        The result is int64[last - first + 1]. `cut` is the dataset's `FileDataset.cut`.
-        """
+        """Return the offsets `cut` (`FileDataset.cut`) of parts first..last-1, and their end."""
         if cut == LOCAL_ROWS:
             points = self._cut(PART_PTR, first, last)
             folds = self.header.layout == "edge"
@@ -292,12 +255,7 @@ class PlanFile:
         return (points[int(number)] if number else points)[first - begin : last - begin + 1]
 
     def _check_offsets(self, name: str, offsets: Int64Array, first: int, last: int) -> None:
-        """Raise PlanError if the offsets in dataset `name` do not ascend, or end at a wrong number.
-
-        Parameters:
-            offsets: The offsets of the parts ``first..last-1``. Over all parts, offsets ascend from
-                0 to the length of the array that they cut.
-        """
+        """Raise PlanError if offsets of parts first..last-1 do not ascend, or end wrongly."""
         begin, end, total = offsets[..., 0], offsets[..., -1], self._sizes[dataset_of(name).ends]
         starts = begin == 0 if first == 0 else begin >= 0
         ends = end == total if last == self.header.num_parts else end <= total
@@ -322,14 +280,9 @@ class PlanFile:
     def read_parts(
         self, first: int, last: int, names: Iterable[str] | None = None
     ) -> dict[str, npt.NDArray[Any]]:
-        """Read datasets for the parts ``first..last-1``, with the checks of `read`.
+        """Read datasets, by name, for the parts ``first..last-1``, with the checks of `read`.
 
-        Parameters:
-            names: Names of the datasets. None: all datasets, except vertex data and the ids of the
-                graph's source.
-
-        Returns:
-            The arrays by name. Offsets begin at 0.
+        Offsets begin at 0. `names` None means all, except vertex data and ids of the source.
         """
         others = ("rows/original_id", TYPE_PTR, "vertex_data/")
         found = {}
@@ -343,13 +296,9 @@ class PlanFile:
         return found
 
     def rows_on_disk(self, name: str, first: int, last: int) -> MappedRows:
-        """Map the rows of parts ``first..last-1`` of a two-dimensional dataset into memory.
+        """Map the checked rows of parts ``first..last-1`` of a two-dimensional dataset into memory.
 
-        The rows are checked as in `read`.
-
-        Raises:
-            InputError: If the rows are compressed, or if they begin at a byte of the file that is
-                not a multiple of the size of a number.
+        Raises InputError if the rows are compressed or not aligned to the size of a number.
         """
         dataset, points = self.node(name), self._cut(dataset_of(name).cut, first, last)
         start, stop = points[[0, -1]].tolist()
@@ -371,10 +320,7 @@ class PlanFile:
         return rows
 
     def read_vertex_data(self, first: int, last: int, on_disk: bool = False) -> VertexData:
-        """Read the vertex data of the rows of parts ``first..last-1``, with the checks of `read`.
-
-        If `on_disk` is True, features stay in the file and are mapped by `rows_on_disk`.
-        """
+        """Read the vertex data of parts first..last-1; `on_disk` leaves features in the file."""
         types, vertices = self.header.types, None
         arrays: dict[str, Any] = {
             name: (self.rows_on_disk if on_disk and name == FEATURES else self.read)(
@@ -416,11 +362,7 @@ class PlanFile:
         return None if size is None else size + dimension.endswith("+1")
 
     def read_plan(self) -> Plan:
-        """Read and check the whole plan, with its provenance and the figures of its baseline.
-
-        Raises:
-            PlanError: If a dataset cannot be read, or if an invariant of the format does not hold.
-        """
+        """Read and check the whole plan, with its provenance and the figures of its baseline."""
         plan = self.read_unchecked()
         check(plan_invariants(plan), self.path)
         self.check_figures(plan.metrics)
@@ -445,10 +387,7 @@ class PlanFile:
         return replace(plan, provenance=provenance, baseline=baseline)
 
     def check_figures(self, of_tables: Callable[[], Metrics]) -> None:
-        """Raise PlanError if the figures that the file stores contradict its tables.
-
-        `of_tables` is a function that computes the figures from the tables.
-        """
+        """Raise PlanError if stored figures contradict the figures that `of_tables` computes."""
         if not self._container.is_there("metrics", h5py.Group):
             return
         found = self.metrics()
@@ -460,13 +399,7 @@ class PlanFile:
                 raise self._error(f"/metrics says {name} = {said}, the tables say {value}")
 
     def check_content(self) -> None:
-        """Compare datasets and attributes with their digests.
-
-        Datasets that this version does not know are left out. This takes about 0.3 s per gigabyte.
-
-        Raises:
-            PlanError: If a dataset, or the attributes of a group, do not match their digest.
-        """
+        """Raise PlanError if a known dataset or group mismatches its digest; 0.3 s per gigabyte."""
         for name, dataset in self.datasets.items():
             for first in range(0, self.header.num_parts if dataset.cut else 1, PARTS_AT_ONCE):
                 self.read(name, first, min(first + PARTS_AT_ONCE, self.header.num_parts))
@@ -482,11 +415,7 @@ class PlanFile:
             self.attributes(group)
 
     def _read_digests(self) -> None:
-        """Read the digests of all datasets, and check that the content hash fits these digests.
-
-        A file of a higher minor version may have datasets that this version does not know. Their
-        digests are included in the hash.
-        """
+        """Read the digests of all known and unknown datasets, and check the content hash."""
         nodes = {name: self.node(name) for name in self.datasets}
         if any(OF_TYPE in each.cut for each in self.datasets.values()):
             self.node(TYPE_PTR)
@@ -560,10 +489,7 @@ class PlanFile:
         self._sizes |= {f"{step} messages": messages, f"{step} volume": volume}
 
     def _length(self, name: str) -> int:
-        """Return the length of a one-dimensional dataset, as stored in the file.
-
-        Use this if the header does not determine the length.
-        """
+        """Return the stored length of a dataset whose length does not follow from the header."""
         with self._container.reading(f"/{name}"):
             shape: tuple[int, ...] = self._container.dataset(name).shape or ()
             if len(shape) != 1:
@@ -595,10 +521,7 @@ class PlanFile:
         return header
 
     def _check_names(self) -> None:
-        """Raise PlanError for an unknown attribute, group or dataset in the file.
-
-        A file of a higher minor version may have unknown names.
-        """
+        """Raise PlanError for unknown names, unless the file has a higher minor version."""
         if self.minor > MINOR:
             return
         names = self.attributes("")
@@ -618,10 +541,7 @@ class PlanFile:
 
 
 def within(numbers: npt.NDArray[np.integer], bound: int | npt.NDArray[np.integer]) -> bool:
-    """Return whether every number is in ``0..bound-1``.
-
-    `bound` is one number for all, or an array with a bound for each number.
-    """
+    """Return whether every number is in ``0..bound-1``; `bound` may be an array."""
     if isinstance(bound, np.ndarray):
         return bool(((numbers >= 0) & (numbers < bound)).all())
     return len(numbers) == 0 or (int(numbers.min()) >= 0 and int(numbers.max()) < bound)

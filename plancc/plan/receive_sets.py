@@ -1,9 +1,7 @@
 """Kernels that find, from a matrix and its owners, which rows each part must receive and fold.
 
-The kernels need no plan. Lowering uses them, and so do the functions that count traffic. A set of
-rows is a bitmap over an order of all rows in which the rows of each part are consecutive. The
-column of each nonzero sets one bit. Reading the bits in order gives the rows of the set, sorted and
-grouped into messages.
+A set of rows is a bitmap over an order in which the rows of each part are consecutive. Reading the
+bits in order gives the rows sorted and grouped into messages.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
 
 @njit(cache=True, nogil=True, plain=True)
 def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
-    """Return the offsets of the groups, int64[num_groups + 1], if a list is sorted by group.
+    """Return the offsets of the groups, int64[num_groups + 1], in a list sorted by group.
 
     `key` is the group of every entry; `key` itself need not be sorted.
     """
@@ -35,10 +33,9 @@ def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def grouped(key, num_groups):  # type: ignore[no-untyped-def]
-    """Sort rows by their group `key`, and rows of one group by index.
+    """Return rows sorted by group `key`, then index; their positions; and offsets of the groups.
 
-    Returns the sorted rows, int32[n]; the position of each row in this order, int32[n]; and the
-    offsets of the groups, int64[num_groups + 1].
+    Rows and positions are int32[n], offsets int64[num_groups + 1].
     """
     ptr = offsets_of(key, num_groups)
     free = ptr[:-1].copy()
@@ -57,9 +54,8 @@ class NonzerosByPart(NamedTuple):
 
     Attributes:
         ptr (int64[num_parts + 1]): Nonzeros of part m are ``ptr[m]:ptr[m + 1]``.
-        row, column (int32[num_nonzeros]): Row and column of each nonzero, as positions in the order
-            of rows that was given to `group_by_part`.
-        at (int64[num_nonzeros]): Index of the nonzero in the CSR arrays of the matrix.
+        row, column (int32[num_nonzeros]): Positions in the order of rows given to `group_by_part`.
+        at (int64[num_nonzeros]): Index in the CSR arrays of the matrix.
     """
 
     ptr: Int64Array
@@ -71,13 +67,7 @@ class NonzerosByPart(NamedTuple):
 def group_by_part(
     matrix: Graph, nonzero_owner: Int32Array, num_parts: int, rows: Int32Array, position: Int32Array
 ) -> NonzerosByPart:
-    """Group nonzeros by their owner.
-
-    Parameters:
-        nonzero_owner (int32[nnz]): Part that owns each nonzero.
-        rows, position (int32[n]): All rows in any order, such as plan order; and the position of
-            each row in this order.
-    """
+    """Group nonzeros by `nonzero_owner`; rows are numbered by `position` in the order `rows`."""
     return NonzerosByPart(
         *_group_by_part(matrix.indptr, matrix.indices, nonzero_owner, num_parts, rows, position)
     )
@@ -102,24 +92,14 @@ def _group_by_part(indptr, indices, nonzero_owner, num_parts, rows, position):  
 def exchange_of_messages(
     receiver: Int32Array, sender: Int32Array, row_ptr: Int64Array, row: Int32Array, num_parts: int
 ) -> Exchange:
-    """Return the exchange that consists of the given messages.
-
-    Parameters:
-        receiver, sender (int32[num_messages]): Parts at both ends of each message. Messages are
-            sorted by receiver, then by sender.
-        row_ptr, row: See `plancc.plan.exchange.Side`.
-    """
+    """Return the exchange of messages sorted by receiver, then by sender (see `Side`)."""
     send = sort_by_sender(receiver, sender, row_ptr, row, num_parts)
     return Exchange(Side(*send), Side(offsets_of(receiver, num_parts), sender, row_ptr, row))
 
 
 @njit(cache=True, nogil=True)
 def sort_by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore[no-untyped-def]
-    """Sort messages by sender, then by receiver; return the four arrays of their `Side`.
-
-    Message k goes from ``sender[k]`` to ``receiver[k]``, and has the rows
-    ``row[row_ptr[k]:row_ptr[k + 1]]``. The messages are given in the order of their receivers.
-    """
+    """Sort messages, given in receiver order, by sender; return the four arrays of their `Side`."""
     ptr = offsets_of(sender, num_senders)
     peer = np.empty(len(sender), dtype=np.int32)
     out_ptr = np.zeros(len(sender) + 1, dtype=np.int64)
@@ -144,10 +124,7 @@ def sort_by_sender(receiver, sender, row_ptr, row, num_senders):  # type: ignore
 
 @njit(cache=True, nogil=True)
 def mark(place, row0, row1, bitmap):  # type: ignore[no-untyped-def]
-    """In a bitmap over plan order, mark the rows `place` that are not own rows.
-
-    All bits of `place` are set; then the bits of the part's own rows, row0..row1-1, are cleared.
-    """
+    """In a bitmap over plan order, mark the rows `place`, except own rows row0..row1-1."""
     for k in range(len(place)):
         at = np.uint64(place[k])
         bitmap[at >> SIX] |= ONE << (at & LOW_SIX)
@@ -162,14 +139,10 @@ def list_marked(  # type: ignore[no-untyped-def]
 ):
     """List the rows marked in a bitmap as messages, one for each owner, and clear the bitmap.
 
-    The bitmap has one bit for every row, in plan order. For each marked row, its local number at
-    its owner is written to `row`, from index `size` on. For each message, from index `messages` on,
-    its number of rows is added to `lengths`, which has zeros there, and its owner is written to
-    `owner`. The other end of all messages is the part that needs the marked rows, or has partial
-    sums of them: ``local[r]`` becomes the local number of marked row r at this part. These numbers
-    begin at `first_local`.
-
-    Returns the new values of `size` and `messages`.
+    The results are appended: rows, as local numbers at their owner, to `row` from index `size` on;
+    messages to `owner` and to `lengths` (zeros before) from index `messages` on. ``local[r]``
+    becomes the local number of marked row r at the part that needs it, from `first_local` on.
+    Returns the new `size` and `messages`.
     """
     shift = first_local - size
     q, start, end = -1, np.int64(0), np.int64(0)
@@ -194,12 +167,9 @@ def list_marked(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def count_marked(bitmap, part_ptr, rows, messages):  # type: ignore[no-untyped-def]
-    """Clear a bitmap over plan order, and count the marked rows of each owner.
+    """Clear a bitmap over plan order; return the numbers of marked rows and of their owners.
 
-    The number of marked rows of each part is added to `rows`. `messages` grows by 1 for each part
-    that owns marked rows.
-
-    Returns the number of marked rows, and the number of parts that own marked rows.
+    Each part's marked rows are added to `rows`, and 1 to `messages` for each part with marked rows.
     """
     num_rows, num_parts = np.int64(0), np.int64(0)
     q, end = -1, np.int64(0)

@@ -20,8 +20,7 @@ class RelationTraffic:
     """A relation, and the traffic of a product with the nonzeros of this relation alone.
 
     Attributes:
-        nonzeros: Number of nonzeros of the relation.
-        steps: Traffic of "expand" and, in an edge plan, "fold". Hops are not counted.
+        steps: Traffic of "expand" and, in an edge plan, "fold"; hops are not counted.
     """
 
     relation: Relation
@@ -51,9 +50,8 @@ class TypeTraffic:
     Attributes:
         vertices: Number of vertices of the type.
         row_imbalance: max / mean - 1 of the parts' rows of the type.
-        volume: Number of rows of the type that are sent. A row counts once for every part that
-            needs the row, and once for every part that sends a partial sum of the row to its owner.
-            The number of relations that use the row does not matter.
+        volume: Number of rows and partial sums of the type that are sent. A row counts once per
+            part, however many relations use it.
     """
 
     name: str
@@ -102,12 +100,9 @@ def type_traffic(plan: Plan) -> list[TypeTraffic]:
 
 
 def _step(side: Side, used: npt.NDArray[np.int64], num_parts: int) -> StepTraffic:
-    """Return the traffic of an exchange in which only some rows are sent.
+    """Return the traffic of an exchange in which only rows ``side.row[used]`` are sent.
 
-    Parameters:
-        side: The receiving side of the exchange.
-        used: Indices in ``side.row`` of the rows that are sent, perhaps repeated.
-        num_parts: Number of parts.
+    `side` is the receiving side; `used` may repeat indices.
     """
     rows = np.unique(used)
     to, start = side.part_of_row()[rows], side.peer_of_row()[rows].astype(np.int64)

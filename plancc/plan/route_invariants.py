@@ -41,10 +41,7 @@ OF_NODES = (1, 2)
 
 
 def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[str, str]]:
-    """Check the hops of some parts; a plan without hops needs no check.
-
-    Yields a pair (invariant, violation) for each check. The violation is "" if the invariant holds.
-    """
+    """Yield (invariant, violation) for the hops of some parts; nothing without a route."""
     if route is None:
         return
     node = route.node_of_part()
@@ -70,13 +67,11 @@ def route_invariants(parts: PartRange, route: Route | None) -> Iterator[tuple[st
 
 @njit(cache=True, nogil=True, plain=True)
 def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: ignore[no-untyped-def]
-    """Return the first fault in the hops of some parts; (0, 0, 0) if there is no fault.
+    """Return the first fault in hops as (key of `ROUTE_FAULTS`, part, x), or zeros.
 
-    The result is (fault, part, place or peer). The fault is a key of `ROUTE_FAULTS`. Faults 1 and 2
-    are about a message: the third number is then its peer. The other faults are about a row: the
-    third number is then the row's place in plan order. `ends` holds the well-formed messages of the
-    hops collect, cross and spread. Each hop has its messages in two orders: sorted by sender, and
-    sorted by receiver. `node` is empty if rows are sent over relays, which may be any parts.
+    In faults 1 and 2, x is the peer of a message; otherwise, x is the place of a row in plan order.
+    `ends` holds the well-formed messages of the three hops, sorted by sender and by receiver.
+    `node` is empty for hops over relays.
     """
     relays = len(node) == 0
     came = np.zeros(part_ptr[-1], np.int8)  # 1 + hop in which a row arrives; 4: own row; 0: absent

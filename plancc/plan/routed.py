@@ -1,7 +1,7 @@
 """`PartRoute`, a rank's share of the hops of an exchange, and `Routed`, an exchange with hops.
 
-Each rank has a buffer of rows, its *stage*. The stage holds the own rows that the rank sends after
-the first hop, then the rows that arrive in each hop:
+Each rank has a buffer of rows, its *stage*: own rows that it sends after the first hop, then the
+rows that arrive in each hop:
 
 stage of a rank    | own rows that cross | collected | crossed | spread |
                            '-------cross sends-------'    |
@@ -26,12 +26,9 @@ class PartRoute:
     """A rank's share of the hops of an exchange.
 
     Attributes:
-        own (int32[k]): Local numbers of the own rows that this rank sends in a hop after the first.
-            The stage (the rank's buffer of rows) begins with these rows.
-        hops: The exchanges collect, cross and spread. Collect sends own rows; cross and spread send
-            rows of the stage. The rows that arrive in each hop are added to the stage.
-        at (int32[needed rows]): For every row that this rank needs, its index in the stage. The
-            rows are in the order of the rank's halo rows, or of its folded rows.
+        own (int32[k]): Local numbers of own rows sent after the first hop; they begin the stage.
+        hops: Exchanges: collect sends own rows, cross and spread send rows of the stage.
+        at (int32[needed rows]): Index in the stage of every halo row (or folded row).
     """
 
     own: IntArray
@@ -44,21 +41,16 @@ class PartRoute:
         return replace(self, own=new[self.own], hops=(collect.renumbered(new), *others))
 
     def stage_ptr(self) -> Int64Array:
-        """Return where the four ranges of rows in the stage begin, and the stage's end: int64[5].
-
-        The ranges hold own rows, then the rows that have arrived in each of the three hops."""
+        """Return the offsets of own, collected, crossed and spread rows in the stage: int64[5]."""
         return offsets(np.array([len(self.own), *(hop.receive.volume for hop in self.hops)]))
 
 
 @dataclass(frozen=True, eq=False)
 class Routed(Exchange):
-    """A rank's exchange that sends rows in hops. Its method `keep` returns an exchange without
-    hops.
+    """A rank's exchange that sends rows in hops; its method `keep` drops the hops.
 
     Attributes:
-        route: The rank's share of the hops.
-        from_owners: Whether the owners send the rows, so that the hops are run in the order
-            "collect", "cross", "spread". A fold runs them in reverse.
+        from_owners: Whether owners send the rows; a fold runs the hops in reverse order.
     """
 
     route: PartRoute
@@ -82,7 +74,6 @@ class RankRows:
     """The rows of a rank.
 
     Attributes:
-        held: The parts that contain the rows.
         first_row: Place of the rank's first row in plan order.
         local (int32[rows]): Local number of every row, in plan order.
     """
@@ -95,18 +86,10 @@ class RankRows:
 def exchange_of_rank(
     step: str, exchange: Exchange, parts: Exchanges, needed: IntArray, rows: RankRows
 ) -> Exchange:
-    """Add a rank's share of the hops to the rank's exchange.
+    """Return the rank's exchange, with the rank's share of the hops.
 
-    `exchange` is returned unchanged if the plan has no hops, or if some rank has parts of several
-    nodes.
-
-    Parameters:
-        step: "expand" or "fold".
-        exchange: The rank's exchange without hops.
-        parts: Messages of this rank's parts.
-        needed (int[needed rows]): The rows that the rank needs, as places in plan order. They are
-            sorted by the local row numbers that the rank gives them.
-        rows: The rows of the rank.
+    `exchange` is returned unchanged if the plan has no hops, or if a rank has parts of several
+    nodes. `needed` has places of rows, sorted by the rank's local numbers.
     """
     held, header = rows.held, rows.held.header
     if header.route is None or not header.route.keeps_groups(held.ranks):

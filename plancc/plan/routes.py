@@ -1,13 +1,10 @@
 """Turn messages between parts into hops, so that each node or group receives a row only once.
 
-Three hops make a node-aware exchange (Bienz, Gropp, Olson 2019, "Node aware sparse matrix-vector
-multiplication"). For every ordered pair of nodes, one part of the first node sends all rows, and
-one part of the second node receives all rows. This module chooses these two parts in such a way
-that all parts of a node send and receive about the same number of rows.
-
-With only two hops, each owner sends its rows directly to one relay in every other group (Selvitopi,
-Aykanat 2019, "Regularizing irregularly sparse point-to-point communications"). In the paper the
-relay is given by its position in the group. Here the part with the least load is chosen.
+With three hops (Bienz, Gropp, Olson 2019, "Node aware sparse matrix-vector multiplication"), one
+part of a node sends all rows for another node, where one part receives them. With two hops
+(Selvitopi, Aykanat 2019, "Regularizing irregularly sparse point-to-point communications"), each
+owner sends directly to a relay in every other group. This module chooses parts and relays with
+little load; in the second paper, a relay's position in its group is fixed.
 """
 
 from __future__ import annotations
@@ -33,19 +30,10 @@ MANY = 64
 def hops_of(
     send: Side, part_ptr: Int64Array, topology: Topology, most: int = 3
 ) -> tuple[Exchange, Exchange, Exchange]:
-    """Return the hops collect, cross and spread that replace the messages from owners of rows.
+    """Return the hops collect, cross and spread (`Exchanges`) that replace messages from owners.
 
-    The class `plancc.plan.values.Exchanges` describes the hops.
-
-    Parameters:
-        send: The messages, sorted by the owner of the rows: `Plan.send`, or ``Plan.fold.receive``
-            for a fold.
-        part_ptr (int64[num_parts + 1]): First row of every part in plan order.
-        topology: The nodes or groups of parts; rank k of the topology is part k.
-        most: Largest number of hops of a row, 3 or 2. If it is 2, the hop collect is empty.
-
-    Raises:
-        InputError: If the topology does not have exactly one rank for each part.
+    `send` is `Plan.send`, or ``Plan.fold.receive`` for a fold. `most` is the largest number of hops
+    of a row; if 2, collect is empty.
     """
     num_parts = len(part_ptr) - 1
     topology.check(num_parts)
@@ -82,17 +70,10 @@ def hops_of(
 
 
 def with_routes(plan: Plan, groups: Topology, relays: int | None = None) -> Plan:
-    """Return the plan with hops, either between nodes or over relays.
+    """Return the plan with hops: between the nodes `groups`, or over relays in the groups.
 
-    Hops over relays do not depend on the nodes on which a run places the parts.
-
-    Parameters:
-        groups: The nodes; or, for relays, the groups of parts.
-        relays: Largest number of hops of a row over relays, 2 or 3. None: hops between nodes.
-
-    Raises:
-        InputError: If the groups do not have exactly one rank for each part, or if the plan has a
-            grid.
+    `relays` is the largest number of hops over relays (2 or 3), or None for hops between nodes.
+    Raises InputError for a grid plan, or if the groups do not fit the parts.
     """
     route = Route(groups if relays is None else None)
     groups.check(plan.num_parts)
@@ -125,10 +106,9 @@ class _Once(NamedTuple):
     """Rows sent between nodes, each row once per receiving node, grouped by owner and then by node.
 
     Attributes:
-        owner, node (int32[k]): Owner of the rows of each group, and the node that needs these rows.
-            No group is empty.
-        ptr (int64[k + 1]): Rows of group i are ``place[ptr[i]:ptr[i + 1]]``.
-        place (int64[rows between nodes]): Places of rows in plan order, ascending in every group.
+        owner, node (int32[k]): Owner of each group's rows, and the node that needs them.
+        ptr (int64[k + 1]): Rows of group i are ``place[ptr[i]:ptr[i + 1]]``, never empty.
+        place (int64[rows]): Places of rows in plan order, ascending in every group.
     """
 
     owner: Int32Array
@@ -138,11 +118,7 @@ class _Once(NamedTuple):
 
 
 def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> Int64Array:
-    """Return, for each pair of an owner and a node, the index of its group: int64[len(owner)].
-
-    Pair k is (``owner[k]``, ``node[k]``); exactly one group of `once` has this owner and this node.
-    `nodes` is the number of nodes.
-    """
+    """Return the index in `once` of each pair (``owner[k]``, ``node[k]``): int64[len(owner)]."""
     keys = once.owner.astype(np.int64) * nodes + once.node
     return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)
 
@@ -150,12 +126,7 @@ def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> I
 def _carriers(
     messages: _Messages, once: _Once, topology: Topology
 ) -> tuple[Int32Array, Int32Array]:
-    """Choose the parts that send rows from one node to another, and that receive them there.
-
-    A group of `once` has the rows of one owner that one other node needs. Returns two arrays
-    int32[k]: for each group, the part on the owner's node that sends the rows to the other node,
-    and the part on the other node that receives them.
-    """
+    """Choose the sending and the receiving part for each group of rows in `once`: int32[k] each."""
     node = topology.node_of_rank()
     pair, pair_of = np.unique(
         node[once.owner].astype(np.int64) * topology.nodes + once.node, return_inverse=True
@@ -219,10 +190,7 @@ def _step(
 
 @njit(cache=True, nogil=True)
 def _once_per_node(ptr, peer, row_ptr, row, node, part_ptr):  # type: ignore[no-untyped-def]
-    """List the rows sent between nodes, each once per receiving node; return the fields of `_Once`.
-
-    The messages (ptr, peer, row_ptr, row) are sorted by sender.
-    """
+    """Return the fields of `_Once` for messages (ptr, peer, row_ptr, row) sorted by sender."""
     parts = len(ptr) - 1
     owner, to = np.empty(len(peer), np.int32), np.empty(len(peer), np.int32)
     ends = np.zeros(len(peer) + 1, np.int64)
@@ -260,10 +228,9 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
     """Choose, for each ordered pair of nodes, the sending and the receiving part: int32[2, pairs].
 
     `nodes` holds the two nodes of each pair, and `crossing` its number of rows. `owned` and
-    `needed` are three arrays each: pair, part, and how many of the pair's rows the part owns or
-    needs. `load` is the number of rows that each part sends and receives inside its node; this
-    function adds to it. Pairs with more rows choose first. Each pair chooses the parts that have
-    the least load after the choice.
+    `needed` are (pair, part, rows that the part owns or needs). `load` is the rows that each part
+    sends and receives in its node; choices are added. Pairs with more rows choose first, and choose
+    the parts with the least load after the choice.
     """
     pairs = len(crossing)
     width = (first[1:] - first[:-1]).max()
@@ -295,10 +262,9 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
 def _choose_relays(sizes, node, needed, first, load):  # type: ignore[no-untyped-def]
     """Choose, for each group of rows, the relay in the node that needs the rows: int32[groups].
 
-    `needed` is (ptr, part, rows): for each group, how many of its rows each part needs. `load`
-    holds the number of rows that each part sends, and that it receives, before relaying; this
-    function adds to it. Larger groups choose first. The load of a part is the larger of the two
-    numbers. Each group chooses the part that has the least load after the choice.
+    `needed` is (ptr, part, rows): how many rows of each group the parts need. `load` is the rows
+    that each part sends, and that it receives; choices are added. Larger groups choose first, and
+    choose the part whose larger load is least after the choice.
     """
     ptr, part, rows = needed
     sent, received = load

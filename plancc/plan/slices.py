@@ -1,9 +1,7 @@
 """Read a rank's slice of a plan file.
 
-If r ranks run p parts, rank k has the parts ``k * p // r .. (k + 1) * p // r - 1``. The module
-`plancc.plan.merge` merges these into one part. Offsets are checked before they are used, and
-`plancc.plan.part_invariants` checks the rest. So a damaged file causes an error, and never an
-access outside an array.
+With r ranks and p parts, rank k has the parts ``k * p // r .. (k + 1) * p // r - 1``. Offsets are
+checked before use, so a damaged file causes an error, never an access outside an array.
 """
 
 from __future__ import annotations
@@ -32,32 +30,19 @@ NONZEROS_AT_ONCE = 1 << 26
 
 
 def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tuple[Header, Part]:
-    """Read from a plan file only what one rank needs.
+    """Read from a plan file only what one rank needs: the header, and its part.
 
-    Parameters:
-        rank, num_ranks: The rank, and the number of all ranks, with ``0 <= rank < num_ranks <=
-            num_parts``. A grid plan needs exactly the number of ranks in its grid.
-
-    Returns:
-        The header, and the part that the rank runs. In this part, `index` is the rank, `num_parts`
-        is the number of ranks, and peers are ranks.
-
-    Raises:
-        InputError: If the file does not exist, or if the plan cannot run on `num_ranks` ranks.
-        PlanError: If the file is damaged.
+    In this part, `index` is the rank, `num_parts` is `num_ranks`, and peers are ranks.
     """
     with PlanFile(path) as file:
         return file.header, read_part(file, rank, num_ranks)
 
 
 def read_rows(file: PlanFile, rank: int, num_ranks: int, on_disk: bool = False) -> Part:
-    """Read the rows of a rank in plan order, with vertex data, but without nonzeros and messages.
+    """Read a rank's rows with vertex data and links, but without nonzeros and messages.
 
-    Links are returned as the file stores them, part by part. No compiled function is called. All
-    vertex data except features are checked. If `on_disk` is True, features stay in the file
-    (`PlanFile.rows_on_disk`).
-
-    Parameters and errors: see `read_part`.
+    Links stay as stored, part by part, and features unchecked. No compiled function is called. With
+    `on_disk`, features stay in the file (`PlanFile.rows_on_disk`).
     """
     header, share = file.header, None
     held = parts_of_rank(file.path, header, rank, num_ranks)
@@ -82,9 +67,7 @@ def read_part(
 ) -> Part:
     """Read the slice of one rank from an open plan; see `read_rank_slice`.
 
-    Parameters:
-        vertex_data: The vertex data that `read_rows` has returned; their features may be reordered
-            in place (`VertexData.reordered`). None: this function reads the vertex data.
+    `vertex_data` come from `read_rows`; their features may be reordered in place.
     """
     held = parts_of_rank(file.path, file.header, rank, num_ranks)
     parts = _read_parts(file, *held.parts_to_read)
@@ -109,13 +92,7 @@ def _runs_alone(held: RankParts) -> bool:
 def _read_own_data(
     file: PlanFile, held: RankParts, part_ptr: Int64Array, on_disk: bool = False
 ) -> VertexData:
-    """Read the vertex data of a rank's rows, in plan order.
-
-    Parameters:
-        held: What the rank has of the plan.
-        part_ptr: Offsets of the parts' rows in plan order.
-        on_disk: Whether features stay in the file (`PlanFile.rows_on_disk`).
-    """
+    """Read the vertex data of a rank's rows in plan order; `on_disk` keeps features on disk."""
     data, (first, last) = file.read_vertex_data(*held.parts, on_disk), held.rows(part_ptr)
     start, stop = part_ptr[list(held.parts)]
     return data if (first, last) == (start, stop) else data.take(np.arange(first, last) - start)
@@ -135,11 +112,7 @@ def _read_parts(file: PlanFile, first: int, last: int) -> PartRange:
 def check_tables(file: PlanFile) -> None:
     """Check everything that `PlanFile.read_plan` checks, except the figures.
 
-    Parts are read in groups, to save memory: without its last part, a group has fewer than
-    `NONZEROS_AT_ONCE` nonzeros. An edge plan is read whole.
-
-    Raises:
-        PlanError: For the first invariant that does not hold.
+    To save memory, parts are read in groups; an edge plan is read whole.
     """
     header = replace(file.header, grid=None)
     if header.layout == "edge":

@@ -1,13 +1,11 @@
 """Stages of the pipeline of a feature plan: batches of a part's rows (Wan et al. 2025, 3.2.2).
 
-The rows of the part are cut into *batches* of equal size, one for each *stage*. All ranks of the
-part have equal shares of every batch. Six rows, two ranks and three stages give:
+A batch is one *stage*'s share of the part's rows, and all ranks have equal shares of a batch, so
+all ranks work in every stage. Six rows, two ranks and three stages give:
 
     row      |  0   1  |  2   3  |  4   5  |
     rank     |  0   1  |  0   1  |  0   1  |
     batch    |    0    |    1    |    2    |
-
-So all ranks send, multiply and update in every stage.
 """
 
 from __future__ import annotations
@@ -25,13 +23,7 @@ MOST_STAGES = 20
 
 @dataclass(frozen=True)
 class Batches:
-    """The batches into which the rows of a part are cut, and each rank's share of every batch.
-
-    Attributes:
-        num_rows: Number of rows of the part.
-        columns: Number of ranks that share the part.
-        stages: Number of batches, one for each stage of the pipeline.
-    """
+    """A part's rows in `stages` batches; `columns` ranks have equal shares of every batch."""
 
     num_rows: int
     columns: int
@@ -42,10 +34,7 @@ class Batches:
         return self.num_rows * stage // self.stages, self.num_rows * (stage + 1) // self.stages
 
     def share(self, stage: int, column: int) -> tuple[int, int]:
-        """Return the range ``first:last`` of one rank's share of the rows of batch `stage`.
-
-        `column`: index of the rank among the ranks of the part.
-        """
+        """Return the range of rows of batch `stage` for rank number `column` of the part."""
         first, last = self.bounds(stage)
         size = last - first
         return first + size * column // self.columns, first + size * (column + 1) // self.columns
@@ -62,16 +51,9 @@ class Batches:
         return [slice(a, b) for a, b in pairwise(ends)]
 
     def needs(self, row_ptr: Int64Array, column: np.ndarray) -> list[int]:
-        """Return, for each stage, the index of the last batch of input rows that must have arrived.
+        """Return, for each stage, the last batch of input rows that this or an earlier stage reads.
 
-        Stage k computes batch k of the output rows. The index is the largest index of a batch that
-        this stage, or an earlier stage, reads.
-
-        Parameters:
-            row_ptr, column (int[num_rows + 1], int[nonzeros]): The matrix as CSR.
-
-        Returns:
-            One index for each stage, ascending. The last stage needs the last batch.
+        `row_ptr` and `column` are the matrix as CSR. The last stage needs the last batch.
         """
         found = []
         for stage in range(self.stages):
@@ -86,9 +68,8 @@ class Batches:
 def wanted_stages(num_rows: int, bandwidth: int) -> int:
     """Return the smallest number of stages in which no rank is idle: ceil(2n / (n - b)).
 
-    Here n is the number of rows and b the bandwidth of the matrix. If the number is above
-    `MOST_STAGES`, 2 is returned, since the product of every batch of rows would then wait for
-    nearly all of the input anyway.
+    n is the number of rows, and b the bandwidth. Above `MOST_STAGES` the result is 2, since then
+    every product would wait for nearly all of the input.
     """
     wanted = -(-2 * num_rows // max(num_rows - bandwidth, 1))
     return wanted if wanted <= MOST_STAGES else 2

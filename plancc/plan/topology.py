@@ -1,7 +1,6 @@
 """`Topology` says which parts share a node. `Route` says how hops send rows.
 
-Parts are numbered node by node, as MPI places ranks by default: node 0 runs the first parts, node 1
-the next parts, and so on.
+Parts are numbered node by node, as MPI places ranks by default.
 """
 
 from __future__ import annotations
@@ -30,22 +29,15 @@ class Topology:
     """The number of ranks on each node. `parse` reads the string that `str` returns.
 
     Attributes:
-        groups: Pairs (number of consecutive nodes, number of ranks on each of these nodes). For
-            example, ((4, 8), (1, 2)) means four nodes of 8 ranks, then one node of 2 ranks.
-            Consecutive pairs have different numbers of ranks.
+        groups: Pairs (consecutive nodes, ranks on each): ((4, 8), (1, 2)) is 4 nodes of 8, 1 of 2.
+            Consecutive pairs differ in ranks.
     """
 
     groups: tuple[tuple[int, int], ...]
 
     @classmethod
     def parse(cls, text: object) -> Self:
-        """Parse a string such as ``4x8`` or ``4x8+1x2``.
-
-        ``4x8`` means 4 nodes of 8 ranks each. ``4x8+1x2`` has one more node, of 2 ranks.
-
-        Raises:
-            InputError: For a string of another form.
-        """
+        """Parse a string: ``4x8+1x2`` means 4 nodes of 8 ranks, then one node of 2 ranks."""
         text = str(text)
         group = r"([1-9][0-9]{0,9})x([1-9][0-9]{0,9})"
         found = [re.fullmatch(group, word, re.ASCII) for word in text.split("+")]
@@ -60,10 +52,7 @@ class Topology:
 
     @classmethod
     def recorded(cls, provenance: Mapping[str, Any], num_ranks: int) -> Self | None:
-        """Return the topology that the provenance of a plan names.
-
-        None is returned if there is no topology, or if it does not have `num_ranks` ranks.
-        """
+        """Return the topology in a plan's provenance; None without one for `num_ranks` ranks."""
         try:
             found = cls.parse(str(provenance.get("topology", "")))
             found.check(num_ranks)
@@ -111,9 +100,7 @@ class Topology:
 
 @dataclass(frozen=True)
 class Route:
-    """How rows are sent in hops: between the nodes of a topology, or over relays.
-
-    A relay may be any part.
+    """How rows are sent in hops: between the nodes of a topology, or over relays (any parts).
 
     Attributes:
         topology: Which parts share a node; None if rows are sent over relays.
@@ -126,16 +113,7 @@ class Route:
 
     @classmethod
     def read(cls, attributes: Mapping[str, Any], topology: Topology | None) -> Self:
-        """Return the route that the attributes of a plan file's root group describe.
-
-        Parameters:
-            attributes: The attributes by name.
-            topology: The parsed attribute "topology", or None.
-
-        Raises:
-            InputError: If the attribute "relays" is not 1, or if there are both relays and a
-                topology.
-        """
+        """Return the route that root attributes of a plan file and parsed `topology` describe."""
         if RELAYS not in attributes:
             return cls(topology)
         if attributes[RELAYS] != 1:
@@ -160,12 +138,8 @@ class Route:
     def keeps_groups(self, ranks: npt.NDArray[np.int64]) -> bool:
         """Return whether the hops still work after parts have been merged on ranks.
 
-        Every rank must have parts of only one node. If hops lead over relays, every rank must have
-        only one part.
-
-        Parameters:
-            ranks (int64[num_ranks + 1]): Index of the first part of every rank, then the number of
-                parts.
+        `ranks` has the first part of every rank, then the number of parts. A rank must have parts
+        of one node only, and a single part if hops lead over relays.
         """
         topology = self.topology
         first = np.arange(ranks[-1]) if topology is None else topology.first_ranks()

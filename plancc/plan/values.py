@@ -143,17 +143,15 @@ class Header:
 class Exchanges(dict[str, Exchange]):
     """The messages of all steps and hops of a plan, by their names in the file (`Header.steps`).
 
-    The *hops* of a step send rows from their owners to the parts that need them. In hops, row
-    numbers are places in plan order, strictly ascending. A part sends rows that it owns, or rows
-    that have arrived in an earlier hop. Hops between nodes send each row to a node only once:
+    *Hops* send rows from owners to the parts that need them; their rows are ascending places in
+    plan order. Hops between nodes send each row to a node only once:
 
         owner --collect--> sender of its node --cross--> receiver of a node --spread--> part
               --collect--> part of the same node
 
-    In the backward pass, gradients take the reversed hops. Every part that has sent a row adds up
-    the gradients of the row that it receives. Partial sums of a fold also take the reversed hops,
-    from parts to owners. A node sends at most one message to another node. If hops lead over
-    *relays*, any part may pass rows on, in any hop.
+    Gradients, and partial sums of a fold, take the reversed hops; parts that sent a row add up what
+    comes back. A node sends at most one message to another node. If hops lead over *relays*, any
+    part may pass rows on, in any hop.
     """
 
     @property
@@ -165,7 +163,7 @@ class Exchanges(dict[str, Exchange]):
     def fold(self) -> Exchange | None:
         """The exchange that sends partial sums to the owners of rows; None in a row plan.
 
-        The rows that a part sends, in the order of its messages, are the folded rows of the part.
+        A part's sent rows, in the order of its messages, are its folded rows.
         """
         return self.get("fold")
 
@@ -174,10 +172,7 @@ class Exchanges(dict[str, Exchange]):
         return tuple(self[name] for hop in HOPS if (name := f"{step}_{hop}") in self)
 
     def needed(self, step: str) -> Side:
-        """Return the messages of a step, sorted by the parts that do not own the rows.
-
-        These parts need rows in an expand, and have partial sums in a fold.
-        """
+        """Return a step's messages by the parts that need rows or have partial sums."""
         return self[step].receive if step == "expand" else self[step].send
 
     def of_parts(self, first: int, last: int) -> Exchanges:

@@ -58,10 +58,10 @@ def verify(plan: Plan, against: Graph | None = None, *, path: str = "") -> list[
 
 
 def _difference_of_links(plan: Plan, graph: Graph) -> str:
-    """Compare like `_difference`, but without those edges that the plan uses only as links.
+    """Compare like `_difference`, without edges that the plan uses only as links.
 
-    These edges are the validation and test links. Training links are also among them if some were
-    taken out of the matrix (``disjoint_train_ratio``).
+    These are validation and test links, and training links taken out of the matrix
+    (``disjoint_train_ratio``).
     """
     if plan.links is None or graph.num_vertices != plan.num_vertices:
         return _difference(plan, graph)

@@ -1,8 +1,7 @@
 """Count the words and messages of an epoch, for predictions and for the figures of the runtime.
 
-A step of a program causes *transfers*: exchanges or collectives. The caller gives the transfers of
-a step by the name of the step. `count` adds up their words and messages. Tests check that the
-transports of the runtime send exactly these counts. A word is one number of any type.
+A step of a program causes *transfers*, which are exchanges or collectives. Tests check that the
+runtime's transports send exactly these counts. A word is one number of any type.
 """
 
 from __future__ import annotations
@@ -53,9 +52,8 @@ class Transfer(ABC):
     """One exchange or collective of all ranks. Empty messages are not counted.
 
     Attributes:
-        reverse: Whether data are sent in the reverse direction. Then receivers send messages to
-            senders, a broadcast becomes a reduction to the root, and an all-gather becomes a
-            reduce-scatter.
+        reverse: Whether receivers send to senders; a broadcast becomes a reduction to its root, an
+            all-gather a reduce-scatter.
     """
 
     reverse: bool = field(default=False, kw_only=True)
@@ -72,13 +70,7 @@ class Transfer(ABC):
 def transfers(
     program: Iterable[Step], moved: Mapping[str, Sequence[Transfer]]
 ) -> Iterator[Transfer]:
-    """Yield the transfers of a program, step by step.
-
-    Parameters:
-        program: The steps.
-        moved: The transfers that a step causes, by the name of the step, in the direction of the
-            forward program. Steps with other names send nothing.
-    """
+    """Yield a program's transfers, given each step's forward transfers by name of the step."""
     for step in program:
         for each in moved.get(step.name, ()) if step.moves else ():
             yield each.reversed() if step.reverse else each
@@ -97,9 +89,8 @@ class RowMessages(Transfer):
     """Rows that are sent in messages between two ranks.
 
     Attributes:
-        step: Number of rows and messages of every rank, int64[num_ranks], or of one rank, int64[1].
-        width (int or int64[num_ranks]): Number of columns of a row. If ranks have different widths,
-            sender and receiver of each message must have the same width.
+        step: Rows and messages of every rank, int64[num_ranks], or of one rank, int64[1].
+        width (int or int64[num_ranks]): Columns of a row, equal at sender and receiver.
     """
 
     step: StepTraffic
@@ -132,9 +123,9 @@ class BroadcastWords(Collective, Transfer):
     """Broadcasts in rounds, one root after another. In reverse, each is a reduction to its root.
 
     Attributes:
-        words (int64[rounds, groups]): Number of words that the root sends to every other member.
+        words (int64[rounds, groups]): Words that the root sends to every other member.
         root (int64[rounds, groups]): Index of the root in its group.
-        buffers (int64[rounds, groups] or int): Number of messages into which these words are split.
+        buffers (int64[rounds, groups] or int): Number of messages for these words.
     """
 
     words: Int64Array
@@ -161,7 +152,7 @@ class BroadcastWords(Collective, Transfer):
 
 @dataclass(frozen=True, eq=False)
 class AllReduceWords(Collective, Transfer):
-    """A sum over the ranks of each group. Every member receives the sum.
+    """A sum over the ranks of each group, which every member receives.
 
     Attributes:
         words (int64[groups]): Number of words in the sum.
@@ -181,7 +172,7 @@ class AllGatherWords(Collective, Transfer):
     """Every member of a group sends its piece to all other members. In reverse, a reduce-scatter.
 
     Attributes:
-        words (int64[groups, members]): Number of words in the piece of each member.
+        words (int64[groups, members]): Words in the piece of each member.
     """
 
     words: Int64Array
@@ -225,8 +216,5 @@ class AllToAllWords(Collective, Transfer):
 
 
 def _sums(place: npt.NDArray[np.integer], amount: Int64Array, size: int) -> Int64Array:
-    """Return, for each place, the sum of the amounts that belong to it: int64[size].
-
-    The sums are exact below 2^53.
-    """
+    """Return the sum of the amounts of each place, int64[size]; exact below 2^53."""
     return np.bincount(place, weights=amount, minlength=size).astype(np.int64)

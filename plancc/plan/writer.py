@@ -36,12 +36,7 @@ def write_file(
     *,
     compress: bool,
 ) -> str:
-    """Write a plan file and return its content hash; see `plancc.plan.plan.Plan.save`.
-
-    Parameters:
-        arrays: Datasets by their names in the file.
-        attributes: Attributes of every group in `plancc.plan.format.ATTRIBUTE_GROUPS`.
-    """
+    """Write a plan file and return its content hash; see `plancc.plan.plan.Plan.save`."""
     with atomic_write(path) as temporary, ThreadPoolExecutor(2) as pool:
 
         def hashes() -> tuple[Mapping[str, Digests], str]:
@@ -76,20 +71,9 @@ def reserve_file(
 ) -> dict[str, int]:
     """Write a plan file in which the entries of reserved datasets are still missing.
 
-    Parameters:
-        path: An empty file.
-        datasets: The datasets by name, either as arrays or as `Reserved`.
-        attributes: See `write_file`.
-        leaves: Leaves of all complete datasets, by name: a digest of each part's entries
-            (`plancc.plan.digests`).
-        content: Content hash of the complete plan.
-
-    Returns:
-        For each reserved dataset, the offset in the file at which its entries begin, in bytes; 0 if
-        it has no entries.
-
-    Raises:
-        OSError: If the file cannot be written.
+    Returns, for each reserved dataset, the byte at which its entries begin; 0 if it has no entries.
+    `path` is an empty file, `leaves` has digests of each part's entries in complete datasets, and
+    `content` is the complete plan's hash.
     """
     known = leaves, content
     return _write(Stream(path, "r+"), header, datasets, attributes, False, lambda: known)
@@ -98,8 +82,8 @@ def reserve_file(
 class Stream(io.FileIO):
     """A file to which HDF5 writes. It keeps the first write error until `check` raises the error.
 
-    If HDF5 learns that a write has failed, it crashes at the end of the process. So `write` always
-    reports success. After an error it drops all further data.
+    `write` always reports success, and drops data after an error: HDF5 crashes at the end of a
+    process in which a write failed.
     """
 
     _error: BaseException | None = None
@@ -137,9 +121,9 @@ def _write(
     compress: bool,
     hashed: Callable[[], tuple[Mapping[str, Digests], str]],
 ) -> dict[str, int]:
-    """Write everything except the entries of reserved datasets, which are written later.
+    """Write a plan file without the entries of reserved datasets; return where these begin.
 
-    Returns, for each reserved dataset, the byte of the file at which its entries begin.
+    The result is in bytes from the beginning of the file, by name of the dataset.
     """
     places = {}
     try:
@@ -188,7 +172,7 @@ def write_array(
     """Write a dataset in pieces.
 
     `check` is called before each piece, and must raise an error if writing has failed. `array` may
-    be any object that has `shape`, `dtype`, `size` and `nbytes`, and can be sliced.
+    be any object with `shape`, `dtype`, `size`, `nbytes` and slices.
     """
     dtype = _stored_type(array.dtype)
     if array.size == 0:  # HDF5 has no empty chunks

@@ -25,10 +25,8 @@ class Forecast:
     """Predicted seconds of one epoch, which the compiler records in the plan's provenance.
 
     Attributes:
-        predictor: The predictor, with the widths of the layers and the machine.
-        seconds: Seconds with the plan. None if a width is smaller than the number of process
-            columns of the plan's grid.
-        random_seconds: Seconds with a random row partition for the same number of ranks.
+        seconds: Seconds with the plan; None if a width is below the grid's process columns.
+        random_seconds: Seconds with a random row partition on as many ranks.
         bound_seconds: Seconds if all work were evenly spread and no rows were exchanged.
     """
 
@@ -59,11 +57,7 @@ class Forecast:
 
     @property
     def comparison(self) -> str:
-        """A sentence that says by how much the plan is slower than a random partition.
-
-        The sentence has the predicted times of an epoch with the plan and with a random partition,
-        the machine and the widths.
-        """
+        """A sentence with predicted seconds of plan and random partition, machine and widths."""
         assert self.seconds is not None
         machine, dims = self.predictor.machine, ",".join(map(str, self.predictor.dims))
         own, random = (four_digits(1e3 * each) for each in (self.seconds, self.random_seconds))

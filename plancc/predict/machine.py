@@ -1,10 +1,7 @@
 """The numbers that describe the speed of a machine.
 
-Three numbers are required: the latency and the bandwidth of messages, and a rate of multiply-adds.
-A message of b bytes takes ``latency + b / bandwidth`` seconds (the postal model). The other numbers
-are optional. They say what the ranks of a node share, how fast products of different shapes and
-other kinds of work run, and by which algorithms collectives run. `plancc.predict.simulation` uses
-all of them.
+A message of b bytes takes ``latency + b / bandwidth`` seconds (the postal model). Latency,
+bandwidth and a rate of multiply-adds are required, all other numbers optional.
 """
 
 from __future__ import annotations
@@ -77,13 +74,9 @@ RULES = {
 
 
 def _check(part: Any, prefix: str = "") -> None:
-    """Raise InputError if an attribute of `part` breaks its rule (`RULES`).
+    """Raise InputError if an attribute of a `Machine`, or of one of its tables, breaks its rule.
 
-    None is allowed where it is the default.
-
-    Parameters:
-        part: A `Machine`, or the object of one of its tables, such as a `Node`.
-        prefix: Name of the table in a machine file, followed by a dot; "" for a `Machine`.
+    `prefix` is the table's name with a dot, or "". None is allowed if it is the default.
     """
     for each in fields(part):
         value, rule = getattr(part, each.name), RULES.get(each.name, POSITIVE)
@@ -99,12 +92,11 @@ class Node:
 
     Attributes:
         ranks: Number of ranks per node; rank r is on node ``r // ranks``.
-        cores: Number of cores that these ranks share. If there are fewer cores than ranks, all
-            compute takes ranks / cores times as long. None: one core per rank.
-        injection: Bytes per second that the whole node can send into the network, while it receives
-            the same number of bytes. None: ranks x bandwidth.
-        latency, bandwidth: Latency and bandwidth of messages between ranks of a node. None: the
-            same as between nodes.
+        cores: Number of cores that these ranks share. With fewer cores than ranks, all compute
+            takes ranks / cores times as long. None: one core per rank.
+        injection: Bytes per second that the node can send into the network, and receive at the same
+            time. None: ranks x bandwidth.
+        latency, bandwidth: For messages between ranks of a node. None: as between nodes.
         memory: Bytes of memory per rank; None if unknown.
     """
 
@@ -124,12 +116,12 @@ class Compute:
     """Speed of the work of a rank other than sparse products.
 
     Attributes:
-        dense: Multiply-adds per second of dense products; None: the rate of sparse products.
-        stream: Bytes per second that elementwise work reads and writes. Dense products read and
-            write their matrices at this rate too. None: reading and writing take no time.
-        overhead: Seconds that every operation takes in addition, whatever its size.
-        drawn_block, drawn_row, drawn_nonzero: Drawing a mini-batch and building its blocks takes
-            this many seconds per block, per row and per nonzero. None: the numbers in `DRAWN`.
+        dense: Multiply-adds per second of dense products. None: the rate of sparse products.
+        stream: Bytes per second that elementwise work and dense products read and write. None:
+            reading and writing take no time.
+        overhead: Additional seconds of every operation, whatever its size.
+        drawn_block, drawn_row, drawn_nonzero: Seconds to draw a mini-batch and build its blocks,
+            per block, row and nonzero. None: the numbers in `DRAWN`.
     """
 
     dense: float | None = None
@@ -148,14 +140,11 @@ class SparseRates:
     """Multiply-adds per second of sparse products, measured for several shapes.
 
     Attributes:
-        nonzeros_per_row: Numbers of nonzeros per row that were measured, ascending.
-        width: Numbers of columns of the dense matrix that were measured, ascending.
-        multiply_adds: Table of rates. It has a line for every number in `nonzeros_per_row`, and in
-            each line a rate for every number in `width`. If `rows` is not empty, there is such a
-            table for every number in `rows`.
-        rows: Numbers of rows of a square matrix that were measured, ascending. They matter because
-            they decide whether the dense matrix fits into a cache. Empty if the rates hold for all
-            numbers of rows.
+        nonzeros_per_row: Measured numbers of nonzeros per row, ascending.
+        width: Measured numbers of columns of the dense matrix, ascending.
+        multiply_adds: Rates by `nonzeros_per_row` and `width`; first by `rows`, unless empty.
+        rows: Measured numbers of rows of a square matrix, ascending, which decide whether the dense
+            matrix fits into a cache. Empty if they make no difference.
     """
 
     nonzeros_per_row: tuple[float, ...]
@@ -191,13 +180,7 @@ class SparseRates:
     ) -> Float64Array:
         """Return the rates for these shapes, float64, by interpolation in the table.
 
-        Logarithms of rates are linear in the logarithms of the arguments. Outside the table, the
-        nearest value applies.
-
-        Parameters:
-            nonzeros_per_row: Mean number of nonzeros per row.
-            width: Number of columns of the dense matrix.
-            rows: Number of rows of the sparse matrix.
+        Logarithms are linear; outside the table, the nearest value applies.
         """
         axes = (self.rows or (1.0,), self.nonzeros_per_row, self.width)
         table = np.log(np.array(self.multiply_adds, np.float64).reshape([*map(len, axes)]))
@@ -217,9 +200,8 @@ class SparseRates:
 def _place(points: Sequence[float], values: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], Any]:
     """Return for every value the index of the last point that is not above the value.
 
-    Also return where the value's logarithm lies between the logarithms of this point (0) and of the
-    next point (1). A value below the first point is replaced by the first point, a value above the
-    last point by the last point.
+    Returns also where the value lies between this point (0) and the next (1), by logarithms. Values
+    outside the points are moved to the nearest point.
     """
     axis = np.log(np.array(points, np.float64))
     at = np.clip(np.log(np.maximum(np.asarray(values, np.float64), 1e-300)), axis[0], axis[-1])
@@ -233,8 +215,7 @@ class Overlap:
     """How much of the time of messages is hidden, because products are computed meanwhile.
 
     Attributes:
-        communication: The hidden time, divided by the most time that can be hidden: 0..1. The most
-            is the time of the messages, or the time of the product of own rows if that is shorter.
+        communication: Hidden share, 0..1, of the shorter of two times: messages, own rows' product.
     """
 
     communication: float = 0.0
@@ -247,15 +228,12 @@ class Overlap:
 class CollectiveShapes:
     """The algorithms by which collectives run: "ring", "tree", or "auto" for the faster one.
 
-    Let g be the number of ranks in a group, and let *time of the words* be the time in which one
-    rank sends all words of the collective once.
+    Here g is the number of ranks, and w the time in which one rank sends all words once.
 
     Attributes:
-        broadcast: "ring" takes g - 1 latencies plus the time of the words, since it sends the words
-            in pieces. "tree" takes ceil(log2 g) rounds, each of one latency plus the time of the
-            words.
-        allreduce: "ring" takes 2 (g - 1) latencies plus 2 (g - 1) / g times the time of the words.
-            "tree" takes twice as long as a broadcast by "tree".
+        broadcast: "ring" takes g - 1 latencies plus w (words are sent in pieces); "tree" takes
+            ceil(log2 g) rounds of one latency plus w.
+        allreduce: "ring" takes 2 (g - 1) latencies plus 2 (g - 1) / g w; "tree" two broadcasts.
     """
 
     broadcast: str = "ring"
@@ -442,10 +420,7 @@ TABLES: dict[str, type] = {
 
 
 def _meant(prefix: str, key: str, known: Sequence[str]) -> str:
-    """Return a hint for the message about an unknown key; "" if there is no hint.
-
-    The hint names the table to which the key belongs, or else a known key that is similar.
-    """
+    """Return a hint for an unknown key: its table, or a similar known key; "" without a hint."""
     kinds: dict[str, type] = {"": Machine, **TABLES}
     others = {name: kind for name, kind in kinds.items() if name != prefix.removesuffix(".")}
     at = [name for name, kind in others.items() if key in (each.name for each in fields(kind))]
@@ -460,10 +435,7 @@ def _meant(prefix: str, key: str, known: Sequence[str]) -> str:
 
 
 def _check_keys(prefix: str, values: Mapping[str, Any], kind: type) -> None:
-    """Raise InputError if `values` has a key that is no attribute of `kind`, or lacks a needed one.
-
-    `prefix`: name of the table in a machine file, followed by a dot; "" outside of tables.
-    """
+    """Raise InputError if `values` has an unknown key, or lacks a key that `kind` needs."""
     known = [each.name for each in fields(kind)]
     for key in values:
         if key not in known:

@@ -18,13 +18,9 @@ DEFAULT_MACHINE = "cpu-cluster"
 
 
 def find_machine(name: str | PathLike[str]) -> Machine:
-    """Return a machine of plancc by its name, or a machine from a file.
+    """Return the machine with a name in `shipped_machines`, or from a file for `read_machine`.
 
-    Parameters:
-        name: A name in `shipped_machines`, or the path of a file for `read_machine`.
-
-    Raises:
-        InputError: If there is no such machine; see also `read_machine`.
+    Raises InputError if there is no such machine.
     """
     text, shipped = fspath(name), shipped_machines()
     if text in shipped:
@@ -43,19 +39,13 @@ def shipped_machines() -> list[str]:
 
 
 def read_machine(path: str | PathLike[str]) -> Machine:
-    """Return a machine from a TOML file.
+    """Return a machine from a TOML file; InputError if the file breaks a rule.
 
-    Parameters:
-        path: Every file needs the top-level keys ``latency`` (seconds), ``bandwidth`` (bytes per
-            second) and ``multiply_adds`` (per second). It may have ``name``, ``source`` and
-            ``speed`` (a list), and tables ``node``, ``compute``, ``spmm``, ``overlap`` and
-            ``collective`` with the attributes of `Node`, `Compute`, `SparseRates`, `Overlap` and
-            `CollectiveShapes`. Missing keys have defaults; the default of ``name`` is the name of
-            the file.
-
-    Raises:
-        InputError: If the file cannot be read or is not TOML, lacks a needed key, has an unknown
-            key, or a value that is not allowed.
+    A file needs the keys ``latency`` (seconds), ``bandwidth`` (bytes per second) and
+    ``multiply_adds`` (per second). It may have ``name`` (default: the file's name), ``source``,
+    ``speed`` (a list), and the tables ``node``, ``compute``, ``spmm``, ``overlap`` and
+    ``collective`` with the attributes of `Node`, `Compute`, `SparseRates`, `Overlap` and
+    `CollectiveShapes`.
     """
     values = read_toml(path)
     stem = os.path.basename(fspath(path)).removesuffix(".toml")

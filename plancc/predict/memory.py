@@ -1,8 +1,7 @@
 """An estimate of the memory that a rank needs to train a GCN, as a sum of terms.
 
-It is for training with all passes of `plancc_runtime`, in float32 on a CPU, without dropout or
-norms. It leaves out weights, their gradients, the optimiser's numbers (two for each weight with
-Adam, one with momentum), libraries, and memory that the allocator keeps for itself.
+It holds for training with all passes, in float32 on a CPU, without dropout or norms. Weights, their
+gradients, the optimiser's numbers, libraries and the allocator's reserves are left out.
 """
 
 from __future__ import annotations
@@ -27,20 +26,14 @@ class Memory:
     """Bytes of every part, int64[num_parts] each.
 
     Attributes:
-        plan: The part as it is read from the file: column numbers, values, row pointers, vertex
-            numbers, lists of rows to send, labels, and positions of labelled rows.
-        matrix: The matrices with which the part multiplies: its nonzeros in own rows and columns,
-            its nonzeros in halo columns or in folded rows, and the transposes of both (a symmetric
-            matrix needs no transpose). Layers from the second on that leave out dead rows have
-            matrices of their own.
-        halo: Buffers for the rows that are sent and received, for every matrix and width. In
-            process grids and feature plans: the pieces that are received, and products before they
-            are reduced or reordered.
-        features: The product A H^0, which replaces the features, and a copy of the live rows of
-            the product if other rows are dead. While the product is computed, the features H^0 are
-            in memory too; `activations` includes them.
-        activations: Products, activations and gradients that are in memory at the same time, at the
-            moment of a training step or an evaluation when they take the most memory.
+        plan: The part as read from the file: tables, labels, and positions of labelled rows.
+        matrix: Nonzeros in own rows and columns, other nonzeros, and transposes of both (none for a
+            symmetric matrix). Layers without dead rows have their own matrices.
+        halo: Buffers of sent and received rows, for every matrix and width. In grids and feature
+            plans: received pieces, and products before they are reduced or reordered.
+        features: The product A H^0, which replaces the features, and a copy of its live rows.
+        activations: Products, activations and gradients at the moment when they take the most
+            memory; includes H^0 while A H^0 is computed.
     """
 
     plan: Int64Array
@@ -71,16 +64,10 @@ def row_memory(
     """Return the largest memory that every part of a row or edge plan needs at any time, in bytes.
 
     Parameters:
-        parts: Load and traffic of every part if all rows are computed and exchanged.
-        live: For every layer, load and traffic of every part without dead rows: rows on which no
-            wanted output depends.
-        dims: Widths d_0..d_L.
-        halo_nonzeros (int64[num_parts]): Number of nonzeros of every part in halo columns or folded
-            rows.
-        symmetric: Whether the nonzeros in own rows and columns equal their transpose in every part.
-        value_bytes: Bytes of a value in the plan file.
-        recompute: Whether the backward pass computes activations again
-            (`plancc_runtime.nn.recompute`).
+        parts: Load and traffic with all rows.
+        live: Load and traffic of every layer without dead rows.
+        halo_nonzeros (int64[num_parts]): Nonzeros in halo columns or folded rows.
+        symmetric: Whether every part's block of own rows and columns is symmetric.
     """
     dead = any((each.rows < parts.rows).any() for each in live)
     layers = list(live) if dead else [parts] * len(live)
@@ -128,10 +115,9 @@ def _matrix(
 
 
 def _masks(parts: Traffic) -> Int64Array:
-    """Return the total length of every part's lists of own rows: int64[num_parts].
+    """Return the length of every part's lists of own rows: int64[num_parts].
 
-    A part has lists of the own rows that it sends, and lists of the own rows for which it receives
-    partial sums.
+    The lists have the own rows that the part sends, and own rows that receive partial sums.
     """
     fold = parts.fold
     return parts.sent if fold is None else parts.sent - fold.sent + fold.received
@@ -152,18 +138,14 @@ def _training(
 ) -> Int64Array:
     """Return the largest number of words that autograd holds at any time: int64[num_ranks].
 
-    The forward pass keeps for the backward pass the output H of every hidden layer, which is also
-    the mask of the activation, and A H of layers that multiply by A first. The backward pass goes
-    from the last layer to the first. In each layer it holds, one after another: the gradients of H
-    and Z = A H W at the activation; the gradients of Z and of the product that W multiplies; and
-    the gradients before and after the product with A. The loss holds the network's outputs, the
-    product from which they come, their softmax, and the gradients of these.
+    The forward pass keeps H of every hidden layer, and A H of layers that multiply by A first. In
+    each layer, the backward pass holds one after another: gradients of H and Z = A H W; gradients
+    of Z and the product before W; gradients before and after the product with A. The loss holds
+    outputs, the product before them, their softmax, and gradients of these.
 
     Parameters:
-        rows (list of int64[num_ranks]): For every layer, the number of output rows on a rank.
-        dims: Widths d_0..d_L.
-        held: For every width ``dims[k]``, the number of columns that a rank holds. It holds all
-            columns of the network's outputs.
+        rows (list of int64[num_ranks]): Output rows of every layer.
+        held: Columns that a rank holds, for every width; outputs are held whole.
     """
     zero = np.zeros_like(rows[0])
     last = len(dims) - 2
@@ -192,12 +174,9 @@ def _training(
 def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
     """Return what `_training` returns, if the backward pass computes activations again.
 
-    Then only the products A (H W) or A H are kept. At the moment when the most words are held,
-    autograd holds the products so far and two more matrices. In the forward pass, the two are the
-    exchanged rows and the product of A with these rows. In the backward pass, they are the
-    gradients of the exchanged rows and of that product, or of the products of two neighbouring
-    layers. Two things are not counted: the product of the first layer, which is part of
-    `Memory.features`, and the blocks of rows that are computed again.
+    Only the products A (H W) or A H are kept, and at most two more matrices are held: exchanged
+    rows and their product, gradients of both, or gradients of two layers' products. The first
+    layer's product (in `Memory.features`) and blocks of recomputed rows are not counted.
     """
     moved = [min(d_in, d_out) for d_in, d_out in pairwise(dims)]
     last = len(dims) - 2
@@ -219,9 +198,7 @@ def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
 def _evaluation(
     rows: Int64Array, dims: Sequence[int], held: Sequence[int | Int64Array]
 ) -> Int64Array:
-    """Return the words of the largest three matrices that a forward pass without gradients holds
-    at the same time: int64[num_ranks]. For the parameters see `_training`.
-    """
+    """Return the words of an evaluation's three largest matrices at a time: int64[num_ranks]."""
     most = 2 * rows * held[1]
     for k in range(1, len(dims) - 1):
         wide_in, wide_out = rows * held[k], rows * held[k + 1]
@@ -242,19 +219,11 @@ def grid_memory(
     """Return the largest memory that every rank of a grid or feature plan needs, in bytes.
 
     Parameters:
-        rows (int64[num_ranks]): Number of rows of H that the rank holds between products.
-        block_rows, nonzeros (int64[num_ranks]): Number of rows and nonzeros of the rank's block of
-            A.
-        dims: Widths d_0..d_L.
-        held (list of int or int64[num_ranks]): For each width, the number of columns that the rank
-            holds between products.
-        buffers (int64[num_ranks]): Number of words that the rank receives for a product, and of
-            results that are not yet reduced or reordered.
-        laid_out: Number of copies of the rank's block in memory, including its transpose and the
-            copies that are sent.
-
-    Returns:
-        Memory, with arrays int64[num_ranks].
+        rows (int64[num_ranks]): Rows of H that the rank holds between products.
+        block_rows, nonzeros (int64[num_ranks]): Size of the rank's block of A.
+        held (list of int or int64[num_ranks]): Columns held between products, for each width.
+        buffers (int64[num_ranks]): Words received for a product, and of unreduced results.
+        laid_out: Copies of the block in memory, with its transpose and sent copies.
     """
     features = rows * held[0]
     most = np.maximum(

@@ -1,7 +1,6 @@
 """Passes that make an epoch send fewer words, and the steps of layers when these passes are on.
 
-The passes have the same names as in `plancc_runtime.options.PASSES`. The pass "overlap" is not
-listed, since it does not change the number of words.
+Names are as in `plancc_runtime.options.PASSES`; "overlap" is missing, since it saves no words.
 
     no pass    the rows that a layer exchanges have d_in columns in the forward pass, and d_out
                columns in the backward pass (`ProductOptions`, order "paper")
@@ -36,16 +35,7 @@ DEFAULT_DIMS = (128, 128, 16)
 def layers_of(
     dims: Sequence[int], passes: Sequence[str], options: ConvOptions | None = None
 ) -> list[BothWays]:
-    """Return the steps of every layer of a network, in the forward and in the backward pass.
-
-    Parameters:
-        dims: Widths d_0..d_L.
-        passes: Names of the passes that are on.
-        options: The kind of layer and its options; None: a GCN.
-
-    Raises:
-        InputError: If a pass is unknown, or the options do not fit the widths.
-    """
+    """Return each layer's steps in the forward and backward pass; no `options` mean a GCN."""
     for name in passes:
         check_choice("pass", name, PASSES)
     if len(dims) < 2 or min(dims) < 1:
@@ -67,9 +57,6 @@ def layers_of(
 
 
 def moved_widths(dims: Sequence[int], passes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the number of columns of the rows that every layer of a GCN sends.
-
-    There is a pair for every layer: the number in the forward pass, and in the backward pass.
-    """
+    """Return the columns of sent rows for every layer of a GCN, as (forward, backward) pairs."""
     layers = layers_of(dims, passes)
     return [(moved_columns(each.forward), moved_columns(each.back)) for each in layers]

@@ -1,9 +1,8 @@
 """The time of a feature plan's product if messages and work run in a pipeline.
 
-The pipeline is that of Wan et al. 2025, Section 3.2.2. The rows are cut into batches. The product
-of a batch begins when the batches of rows that it needs have arrived. While a batch is multiplied,
-further batches arrive, and the previous batch is sent back and then updated. Every rank computes
-one thing at a time, and its network card moves one batch at a time:
+The pipeline is that of Wan et al. 2025, Section 3.2.2: rows are cut into batches, and a batch is
+multiplied when the batches of rows that it needs have arrived. Every rank computes one thing at a
+time, and its network card moves one batch at a time:
 
     card      in 0  in 1  back 0  in 2  back 1  back 2
     rank            product 0  product 1  update 0  product 2  update 1  update 2
@@ -29,8 +28,7 @@ class Pipeline:
     """The division of a feature plan's rows into batches, for a plan with one group.
 
     Attributes:
-        needs: For every batch of rows that a product computes, the index of the last batch of input
-            rows that must have arrived first. The indices do not decrease.
+        needs: For every batch, the last batch of input rows that its product needs; ascending.
     """
 
     needs: tuple[int, ...]
@@ -46,14 +44,8 @@ class Pipeline:
     def of(cls, matrix: Graph, stages: int | None = None) -> Pipeline:
         """Return the pipeline of a matrix whose rows are put in reverse Cuthill-McKee order.
 
-        Parameters:
-            matrix: The matrix of the plan.
-            stages: Number of stages, from 2 to `MOST_STAGES`; each stage has one batch of rows.
-                None: the number that follows from the bandwidth of the reordered matrix
-                (Proposition 3.5).
-
-        Raises:
-            InputError: If `stages` is not in this range.
+        `stages` is the number of batches, from 2 to `MOST_STAGES`; None takes the number that
+        follows from the reordered matrix's bandwidth (Proposition 3.5).
         """
         if stages is not None and not 2 <= stages <= MOST_STAGES:
             raise InputError(f"`pipeline` {stages}: give auto, or 2 to {MOST_STAGES} stages")
@@ -73,11 +65,7 @@ class Pipeline:
     ) -> Float64Array:
         """Return the seconds of a product and of the update that follows it: float64[num_ranks].
 
-        Parameters:
-            moved (float64[num_ranks]): Seconds of all messages. Half of them bring input rows, the
-                other half send results back.
-            product, update (float64[num_ranks]): Seconds that a rank takes to multiply, and to
-                update rows.
+        Half of the message seconds `moved` bring input rows, the other half send results back.
         """
         s = self.stages
         message, multiply, rest = moved / (2 * s), product / s, update / s

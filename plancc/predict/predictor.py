@@ -1,8 +1,7 @@
 """The class that predicts the time of an epoch.
 
-Predictions serve to make plans, to compare plans, and to show times to the user. All times come
-from `plancc.predict.simulation`; no other code adds up seconds. A prediction needs only *tables*,
-the sizes of a plan's parts and messages (`plancc.predict.schedules.tables`).
+All times come from `plancc.predict.simulation`. A prediction needs only *tables*, the sizes of a
+plan's parts and messages (`plancc.predict.schedules.tables`).
 """
 
 from __future__ import annotations
@@ -237,19 +236,13 @@ def default_predictor(
 
 
 def _alike(rows: int, nonzeros: int, expand: Pairs) -> Tables:
-    """Return tables of a row plan in which every part has `rows` rows and `nonzeros` nonzeros.
-
-    `expand` has the messages between the parts.
-    """
+    """Return tables of a row plan in which every part has `rows` rows and `nonzeros` nonzeros."""
     every = np.ones(expand.num_ranks, np.int64)
     return Tables("rates", "row", rows=rows * every, nonzeros=nonzeros * every, expand=expand)
 
 
 def _halved(pairs: Pairs, rows: int) -> Pairs:
-    """Return messages in which each message of `pairs` is split into two of half its size.
-
-    All messages of `pairs` have `rows` rows, at least 2.
-    """
+    """Split each message into two of half its size; all have `rows` rows, at least 2."""
     return Pairs(
         pairs.num_ranks,
         np.repeat(pairs.source, 2),

@@ -20,13 +20,8 @@ about this size, parts send few messages."""
 def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, float, str]:
     """Return the plan with the best relays, its predicted seconds per epoch, and the relays' name.
 
-    Parameters:
-        plan: A row or edge plan; its present hops are replaced.
-        predictor: Predicts the epoch of every candidate.
-        most: Largest number of hops in which a row may travel: 2 or 3.
-
-    Returns:
-        Plan, seconds, and the name of the relays, such as "16x16 in 2 hops": 16 groups of 16 parts.
+    The plan is a row or edge plan, whose present hops are replaced. `most` is the largest number of
+    hops of a row, 2 or 3. A name is "16x16 in 2 hops": 16 groups of 16 parts.
     """
     ranks = predictor.machine.node.ranks
     found = (
@@ -39,11 +34,7 @@ def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, floa
 
 
 def _groups(num_parts: int, ranks_per_node: int) -> Iterator[Topology]:
-    """Yield divisions of the parts into groups of equal size; the last group may be smaller.
-
-    The sizes are a few numbers near the square root of the number of parts (`SIZES`), and the
-    number of ranks per node.
-    """
+    """Yield divisions of the parts into groups of equal size; the last may be smaller."""
     root = 2 ** round(np.log2(num_parts) / 2)
     sizes = {int(root * share) for share in SIZES} | {ranks_per_node}
     for size in sorted(each for each in sizes if 1 < each <= num_parts // 2) or [num_parts]:

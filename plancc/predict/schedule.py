@@ -1,9 +1,6 @@
 """An epoch as a list of operations: which rank sends what to which rank, and computes what.
 
-This is the intermediate representation between plans (`plancc.predict.schedules` builds it) and
-times (`plancc.predict.simulation`). Its words and messages equal the runtime's counts in
-``Transport.traffic``. The words of collectives are counted as
-``plancc_runtime/transport/base.py`` says. A word is one number of any type.
+Words and messages equal the runtime's counts in ``Transport.traffic``. A word is one number.
 """
 
 from __future__ import annotations
@@ -41,11 +38,9 @@ class Pairs:
     """The messages of one exchange: who sends how many rows to whom. No message is empty.
 
     Attributes:
-        num_ranks: Number of ranks.
         source, target (int32[num_messages]): Sender and receiver, never the same.
         rows (int64[num_messages]): Number of rows of each message.
-        hops: The exchanges that bring the rows from their owners in several hops, in order; empty
-            if owners send rows directly.
+        hops: Exchanges that replace these messages, in order; empty without hops.
     """
 
     num_ranks: int
@@ -61,18 +56,11 @@ class Pairs:
         return Pairs(self.num_ranks, self.target, self.source, self.rows, self.hops)
 
     def by_step(self, name: str) -> dict[str, Pairs]:
-        """Return the exchanges by which the rows travel; keys are the names of their steps.
-
-        The exchanges are the hops. If there are no hops, the only exchange is this object itself,
-        and its key is `name`.
-        """
+        """Return the hops by name of their step; without hops, this object under `name`."""
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
-        """Return the traffic of every rank, between nodes and in total.
-
-        Rank r is on node ``r // ranks_per_node``. The result is kept for later calls.
-        """
+        """Return the traffic of every rank, between nodes and in total, kept for later calls."""
         if ranks_per_node not in self._split:
             messages = map(np.array, (self.source, self.target, self.rows))  # one type of array
             sums = _split(*messages, self.num_ranks, ranks_per_node)
@@ -96,9 +84,9 @@ class Place(NamedTuple):
     """The place of an operation in an epoch.
 
     Attributes:
-        layer: Number of the layer, counted from 1; 0 if the operation is for all layers.
+        layer: Number of the layer, from 1; 0 for an operation of all layers.
         direction: One of `DIRECTIONS`.
-        step: Name of the step: `DRAW`, or one of `STEPS`.
+        step: `DRAW`, or one of `STEPS`.
     """
 
     layer: int
@@ -111,12 +99,9 @@ class PointToPoint(Transfer):
     """Point-to-point messages.
 
     Attributes:
-        pairs: The messages.
-        width (int or int64[num_ranks]): Number of columns of a row
-            (`plancc.plan.words.RowMessages`).
-        step: Name in `STEPS` of the step to whose time the messages are added.
-        is_late: Whether the messages bring rows for a later epoch. Ranks then wait only for the
-            time by which the messages take longer than the rest of the epoch.
+        width (int or int64[num_ranks]): Columns of a row (`plancc.plan.words.RowMessages`).
+        step: Name in `STEPS` to whose time the messages are added.
+        is_late: Whether rows are for a later epoch; ranks wait only beyond the rest of the epoch.
     """
 
     pairs: Pairs
@@ -134,13 +119,12 @@ class SparseProduct:
     """Local products of a sparse and a dense matrix, on every rank.
 
     Attributes:
-        rows (int64[num_ranks]): Number of rows of the sparse matrix.
-        nonzeros (int64[num_ranks]): Number of its nonzeros, summed over all calls.
-        width (int or int64[num_ranks]): Number of columns of the dense matrix.
-        calls (int or int64[num_ranks]): Number of calls. If there are several, each multiplies some
-            columns of the sparse matrix.
-        own (int64[num_ranks] or None): Number of nonzeros in own rows, which can be multiplied
-            while messages travel; None: all nonzeros.
+        rows (int64[num_ranks]): Rows of the sparse matrix.
+        nonzeros (int64[num_ranks]): Its nonzeros, summed over all calls.
+        width (int or int64[num_ranks]): Columns of the dense matrix.
+        calls (int or int64[num_ranks]): Calls; each multiplies some columns of the sparse matrix.
+        own (int64[num_ranks] or None): Nonzeros that can be multiplied while messages travel; None:
+            all.
     """
 
     rows: Int64Array
@@ -169,7 +153,7 @@ class Elementwise:
     """Work on every element: activations, the loss, packing of rows to send.
 
     Attributes:
-        words (int64[num_ranks]): Number of words that a rank reads and writes.
+        words (int64[num_ranks]): Words that a rank reads and writes.
         calls: Number of operations into which the work is divided.
     """
 
@@ -182,13 +166,10 @@ class BatchDraw:
     """The work of drawing a mini-batch and building its blocks.
 
     Attributes:
-        blocks: Number of blocks in which a rank draws nonzeros of own rows. Each block takes a
-            fixed time besides the time for rows and nonzeros.
-        rows (int64[num_ranks]): Number of own rows, of rows sent, of rows received, and of nonzeros
-            that the rank draws for other ranks, all added up and summed over the blocks.
-        nonzeros (int64[num_ranks]): Number of nonzeros in own rows, summed over the blocks.
-        alone: Whether a rank draws without messages, so that a second core can draw the next batch
-            during a step.
+        blocks: Blocks in which a rank draws nonzeros of own rows; each takes a fixed time too.
+        rows (int64[num_ranks]): Own, sent and received rows, and nonzeros drawn for other ranks.
+        nonzeros (int64[num_ranks]): Nonzeros in own rows, summed over the blocks.
+        alone: Whether ranks draw without messages; a second core can then draw the next batch.
     """
 
     blocks: int
@@ -214,13 +195,9 @@ class Schedule:
     Attributes:
         name: Path of the plan, or a name for it.
         layout: Layout of the plan, such as "row" or "grid 2d 4x4".
-        num_ranks: Number of ranks.
         dims: Widths d_0..d_L.
-        passes: Names of the passes that are on.
-        operations: The operations, in order.
         memory: Largest memory that every rank needs at any time, for float32.
         notes: Sentences that say what the prediction assumes.
-        convolution: The graph convolution of the network.
         pipeline: Pipeline of a feature plan; None if products are not pipelined.
     """
 
@@ -245,8 +222,7 @@ class Schedule:
 def _split(source, target, rows, num_ranks, ranks_per_node):  # type: ignore[no-untyped-def]
     """Return the numbers of a `PairSplit`, int64[2, 4, num_ranks].
 
-    Index 0 of the first axis is the traffic between nodes, index 1 the total traffic. The second
-    axis has the fields of `StepTraffic`. For the parameters see `Pairs`.
+    The axes are: traffic between nodes and in total; the fields of `StepTraffic`; ranks.
     """
     found = np.zeros((2, 4, num_ranks), dtype=np.int64)
     for k in range(len(source)):

@@ -1,30 +1,23 @@
 """The time of a schedule on a machine.
 
-Ranks wait for each other after every step of a layer and direction. So every step takes as long as
-its slowest rank, and an epoch takes the sum over its steps. An operation takes this time:
+Ranks wait for each other after every step of a layer and direction, so a step takes as long as its
+slowest rank. An operation takes this time:
 
-    message       latency + bytes / bandwidth. Both numbers depend on whether the message stays
-                  inside a node. A rank sends its messages one after the other, and receives at the
-                  same time. All messages of a node to other nodes together take at least
-                  bytes / injection, where injection is the bandwidth of the whole node.
-    ring          A collective passes its bytes through the g ranks of a group in their order:
-                  g - 1 latencies, and bytes / bandwidth of the slowest link. Rings that pass
-                  through the same node share its injection (Tripathy et al. 2020, Section VI-A).
-    tree          A collective runs in rounds, each of which takes latency + bytes / bandwidth. It
-                  takes ceil(log2 k) rounds between k nodes, then ceil(log2 r) rounds between the r
-                  ranks of a node.
+    message       latency + bytes / bandwidth; both differ inside a node and between nodes. A rank
+                  sends one message after the other, and receives at the same time. A node's
+                  messages to others take at least bytes / injection, the whole node's bandwidth.
+    ring          g - 1 latencies, and bytes / bandwidth of the slowest link, for g ranks in their
+                  order. Rings through a node share its injection (Tripathy et al. 2020, VI-A).
+    tree          ceil(log2 k) rounds between k nodes, then ceil(log2 r) rounds between the r ranks
+                  of a node, each of latency + bytes / bandwidth
     product       multiply-adds / rate; longer if a node has more ranks than cores. A dense product
                   also takes bytes / stream to read and write its rows.
-    elementwise   bytes / stream, where stream is the number of bytes that are read and written per
-                  second
-    batch         The machine says how many seconds a drawn block, row and nonzero takes. If ranks
-                  draw without messages and have two cores each, a batch is drawn during the
-                  previous step, and only the time by which it takes longer is added.
+    elementwise   bytes / stream
+    batch         seconds per drawn block, row and nonzero. If ranks draw without messages, and
+                  have two cores each, only time beyond the previous step is added.
 
-In a pipeline, messages and work overlap as `plancc.predict.pipelines` says. Late messages, which
-bring partial sums of earlier epochs, add only the time by which they take longer than all other
-steps together. The time of a rank's compute, and the overhead of its operations, is divided by the
-rank's speed. Rates hold for float32; numbers of 8 bytes take twice as long to compute and to send.
+Late messages add only the time by which they take longer than all other steps together. Compute
+time and overhead are divided by the rank's speed. Numbers of 8 bytes take twice as long as float32.
 """
 
 from __future__ import annotations
@@ -79,13 +72,7 @@ _DRAW = Place(0, "batch", DRAW)
 
 
 class StepTime(NamedTuple):
-    """Time of one operation of a layer, in the forward or in the backward pass.
-
-    Attributes:
-        layer, direction, step: The place of the operation in the epoch (`Place`).
-        slowest, mean: Seconds of the slowest rank, and mean over the ranks.
-        rank: The slowest rank.
-    """
+    """Seconds of an operation at a `Place`: of the slowest rank, `rank`, and the mean of ranks."""
 
     layer: int
     direction: str
@@ -100,13 +87,9 @@ class Prediction:
     """Predicted time and memory of an epoch on a machine.
 
     Attributes:
-        schedule: The operations of the epoch.
-        machine: The machine.
-        word_bytes: Bytes of a number, 4 or 8.
         steps: The steps that take time, in the order of the epoch.
-        of_rank (dict of str to float64[num_ranks]): For every name in `STEPS` (and `DRAW` for
-            mini-batches), the seconds of every rank in the steps of this name. Time in which a rank
-            waits for others is not counted.
+        of_rank (dict of str to float64[num_ranks]): Seconds of every rank, without waiting, by
+            names in `STEPS` (and `DRAW`).
     """
 
     schedule: Schedule
@@ -143,11 +126,7 @@ class Prediction:
         return sum(each.slowest for each in self.steps if each.step not in COMPUTED)
 
     def of_step(self, step: str) -> tuple[float, float]:
-        """Return the seconds of all steps of this name, summed over the layers.
-
-        The first number adds up the seconds of the slowest rank of every step, the second the mean
-        seconds of all ranks.
-        """
+        """Return the seconds of all steps of this name: sums of slowest ranks, and of means."""
         chosen = [each for each in self.steps if each.step == step]
         return sum(each.slowest for each in chosen), sum(each.mean for each in chosen)
 
@@ -180,33 +159,24 @@ class Prediction:
     def memory_of_rank(self) -> Int64Array:
         """Bytes that every rank needs at most at any time: int64[num_ranks].
 
-        If words have 8 bytes, column numbers are also counted as 8 bytes each.
+        With words of 8 bytes, column numbers count as 8 bytes too.
         """
         return self.schedule.memory.total * (self.word_bytes // WORD_BYTES)
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes that the rank with the most memory needs, by what they hold, and their "total".
-
-        The names are the fields of `plancc.predict.memory.Memory`.
-        """
+        """Bytes of the rank with the most memory, by the fields of `Memory`, and their "total"."""
         terms = self.schedule.memory.part_terms(int(self.memory_of_rank.argmax()))
         return {name: held * (self.word_bytes // WORD_BYTES) for name, held in terms.items()}
 
     @property
     def fits(self) -> bool | None:
-        """Whether every rank needs at most the memory that the machine has per rank.
-
-        None if the machine's memory is unknown.
-        """
+        """Whether the machine's memory per rank suffices for every rank; None if unknown."""
         memory = self.machine.node.memory
         return None if memory is None else self.memory["total"] <= memory
 
     def as_dict(self, per_rank: bool = False) -> dict[str, Any]:
-        """Return the prediction as a dict that can be written as JSON.
-
-        `per_rank`: whether to add the figures of every rank.
-        """
+        """Return a dict that can be written as JSON, with figures of every rank if `per_rank`."""
         schedule = self.schedule
         result: dict[str, Any] = {
             "name": schedule.name,
@@ -246,17 +216,7 @@ class Prediction:
 
 
 def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES) -> Prediction:
-    """Return the predicted time of an epoch.
-
-    Parameters:
-        schedule: The operations of the epoch.
-        machine: The machine.
-        word_bytes: Bytes of a number: 4 or 8.
-
-    Raises:
-        InputError: If `word_bytes` is neither 4 nor 8, or if the machine has speeds for another
-            number of ranks.
-    """
+    """Return the predicted time of an epoch, for numbers of 4 or 8 bytes."""
     if word_bytes not in WORDS:
         raise InputError(f"{word_bytes} bytes per number: choose 4 or 8")
     times: dict[Place, Float64Array] = {}
@@ -302,23 +262,13 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
 
 
 def slowness(machine: Machine, num_ranks: int) -> Float64Array:
-    """Return how many times slower every rank is than a rank with its own core and speed 1.
-
-    The result is float64[num_ranks]. Ranks are slower if several share a core, or if their speed is
-    below 1. They are faster if their speed is above 1.
-
-    Raises:
-        InputError: If the machine has speeds for another number of ranks.
-    """
+    """Return how many times slower each rank is than a rank with a core and speed 1, float64."""
     shared: Float64Array = np.maximum(_shared(machine, num_ranks), 1.0)
     return shared / machine.speeds(num_ranks)
 
 
 def _shared(machine: Machine, num_ranks: int) -> Float64Array:
-    """Return for every rank how many ranks share a core of its node: float64[num_ranks].
-
-    The number is below 1 if there are more cores than ranks.
-    """
+    """Return how many ranks share a core of each rank's node, perhaps below 1, as float64."""
     node = np.arange(num_ranks) // machine.node.ranks
     shared: Float64Array = np.bincount(node) / (machine.node.cores or machine.node.ranks)
     return shared[node]
@@ -327,14 +277,7 @@ def _shared(machine: Machine, num_ranks: int) -> Float64Array:
 def _hide(
     times: dict[Place, Float64Array], products: Mapping[Place, Float64Array], share: float
 ) -> None:
-    """Shorten the times of messages, because own rows are multiplied while messages travel.
-
-    Parameters:
-        times: Seconds of every rank, by layer, direction and step (`Place`); changed here.
-        products: Seconds of the products of own rows, by layer, direction and step.
-        share: How much of the time that messages and products could overlap is really hidden
-            (`Overlap.communication`).
-    """
+    """Shorten `times` of messages in place by the `share` hidden behind `products` of own rows."""
     for (layer, direction, _), product in products.items():
         places = [Place(layer, direction, step) for step in ("expand", "cross", "fold")]
         exchanges = [place for place in places if place in times]
@@ -366,10 +309,7 @@ def order_of(place: Place) -> tuple[int, int, int]:
 def _shaped(
     shape: str, ring: Callable[[], Float64Array], tree: Callable[[], Float64Array]
 ) -> Float64Array:
-    """Return the time of a collective by the algorithm `shape`: "ring", "tree" or "auto".
-
-    `ring`, `tree`: functions that return the time by this algorithm; "auto" takes the shorter time.
-    """
+    """Return the time by algorithm `shape`: "ring", "tree", or "auto" for the shorter time."""
     if shape == "auto":
         return np.minimum(ring(), tree())
     return ring() if shape == "ring" else tree()
@@ -379,8 +319,8 @@ class _Rings(NamedTuple):
     """Rings through the ranks of several groups, with one entry for each group.
 
     Attributes:
-        latency: Seconds of g - 1 latencies, for a group of g ranks.
-        bandwidth: Bytes per second of the slowest link between ranks that follow each other.
+        latency: Seconds of g - 1 latencies, for g ranks.
+        bandwidth: Bytes per second of the slowest link of the ring.
     """
 
     latency: Float64Array
@@ -388,13 +328,7 @@ class _Rings(NamedTuple):
 
 
 class WorkTimes:
-    """Computes how long every rank needs for an operation on a machine.
-
-    Parameters:
-        machine: The machine.
-        num_ranks: Number of ranks.
-        word_bytes: Bytes of a number, 4 or 8.
-    """
+    """Computes how long every rank needs for an operation, with numbers of 4 or 8 bytes."""
 
     def __init__(self, machine: Machine, num_ranks: int, word_bytes: int) -> None:
         self._machine, self._num_ranks, self._bytes = machine, num_ranks, word_bytes
@@ -415,10 +349,7 @@ class WorkTimes:
         }
 
     def seconds(self, work: Work) -> Float64Array:
-        """Return the seconds of every rank for this work: float64[num_ranks].
-
-        Time in which a rank waits for other ranks is not counted.
-        """
+        """Return the seconds of every rank for this work, without waiting: float64[num_ranks]."""
         return self._timers[type(work)](work)
 
     def _sparse(self, of: SparseProduct) -> Float64Array:
@@ -451,12 +382,7 @@ class WorkTimes:
         return self._exchange(StepTraffic(*inside), between)
 
     def _exchange(self, inside: StepTraffic, between: StepTraffic) -> Float64Array:
-        """Return the seconds that every rank needs for its messages: float64[num_ranks].
-
-        Sending and receiving run at the same time; the longer of the two counts.
-
-        `inside`, `between`: traffic of every rank inside its node, and with other nodes.
-        """
+        """Return each rank's seconds for messages inside and between nodes: float64[num_ranks]."""
         machine = self._machine
         near = np.maximum(
             inside.messages_sent, inside.messages_received
@@ -529,7 +455,7 @@ class WorkTimes:
     def _rings(self, of: Collective) -> _Rings:
         """Return a ring for every group of a collective, through the group's ranks in their order.
 
-        All groups run at the same time, and share the connections of nodes to the network.
+        All groups run at the same time, and share the nodes' connections to the network.
         """
         machine, members = self._machine, of.members
         node = self._node[of.ranks]
@@ -543,12 +469,10 @@ class WorkTimes:
     def _tree(
         self, of: Collective, rounds: npt.NDArray[Any], once: npt.NDArray[Any]
     ) -> Float64Array:
-        """Return the seconds of a collective that uses trees, for every group: float64[groups].
+        """Return the seconds of a collective by trees for every group: float64[groups].
 
-        A tree connects the nodes of a group; then a tree connects the ranks in each node.
-
-        `rounds`: number of messages that are sent one after another along each link. `once`: bytes
-        that all these messages have together, on each link.
+        A tree connects a group's nodes, then trees the ranks in each node. Each link carries
+        `rounds` messages in sequence, of `once` bytes together.
         """
         machine = self._machine
         node = self._node[of.ranks]

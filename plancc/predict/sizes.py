@@ -1,7 +1,6 @@
 """Tables for predictions without a graph, from numbers of vertices and nonzeros.
 
-All parts have equal sizes. The number of halo rows of a part is measured on plans of other graphs,
-or assumed.
+All parts have equal sizes; halo rows are measured on plans of other graphs, or assumed.
 """
 
 from __future__ import annotations
@@ -26,14 +25,11 @@ from plancc.predict.schedules.tables import Tables, sends_rows
 class Boundary:
     """The number of halo rows per own row of a part, as a function of the number of parts p.
 
-    The function is known at some points. Between two points, its logarithm is linear in log p.
-    Beyond the first and the last point, the line of the nearest two points is continued. With one
-    point, the function is constant.
+    Between two points and beyond the outer points, the logarithm of the number is linear in log p.
 
     Attributes:
-        points: Tuples of three numbers, in ascending order: number of parts; halo rows per own row;
-            number of parts from which a part receives rows. The third number may be None: a part
-            then receives from all other parts, or from as many as it has halo rows.
+        points: Ascending tuples: number of parts; halo rows per own row; parts from which a part
+            receives. The third may be None: from all other parts, or from as many as halo rows.
         source: "assumed", or the names of the plans on which the points were measured.
     """
 
@@ -42,13 +38,10 @@ class Boundary:
 
     @classmethod
     def parse(cls, text: str) -> Boundary:
-        """Return the function that a string describes, such as "16:0.5,256:1.2" or "16:0.5:12".
+        """Return the function that a string such as "16:0.5,256:1.2" or "16:0.5:12" describes.
 
-        The string may also name plan files, on which the points are measured.
-
-        Raises:
-            InputError: If the string has another form, if a number is negative or infinite, or if
-                two points have the same number of parts.
+        The string may also name plan files, which are measured. Raises InputError for another form,
+        a negative or infinite number, or two points with the same number of parts.
         """
         points: list[tuple[int, float, float | None]] = []
         plans = []
@@ -79,11 +72,9 @@ class Boundary:
         return cls(tuple(points), f"measured on {', '.join(plans)}" if plans else "assumed")
 
     def at(self, num_parts: int) -> tuple[float, float | None]:
-        """Return two figures of one part, for this number of parts.
+        """Return halo rows per own row, and the number of parts from which a part receives rows.
 
-        The first is the number of halo rows per own row. The second is the number of parts from
-        which the part receives rows; None if it is None in a point of `points`: the part then
-        receives from all other parts, or from as many as it has halo rows.
+        The second is None if it is None in a point of `points`.
         """
         parts = [point[0] for point in self.points]
         fraction = _power_law(parts, [point[1] for point in self.points], num_parts)
@@ -94,10 +85,9 @@ class Boundary:
 
 
 def _power_law(parts: Sequence[int], values: Sequence[float], at: int) -> float:
-    """Return the value of a function at `at` from its values at the points `parts`.
+    """Return the function value at `at`, by a line through the two nearest points in logarithms.
 
-    The logarithm of the value is linear in the logarithm of the argument. If one of the two nearest
-    values is 0, the value itself is linear in the logarithm of the argument.
+    If one of the two values is 0, the value itself is linear in the logarithm of the argument.
     """
     if len(parts) == 1:
         return values[0]
@@ -126,14 +116,9 @@ class Sizes:
 
     Attributes:
         vertices: Number of vertices.
-        nonzeros: Number of nonzeros of the matrix, its diagonal included.
-        boundary: Label of a model -> how many halo rows its parts have. The key "" stands for all
-            models without an entry that exchange rows, except rp. If rp has no entry, its parts are
-            assumed to have as many halo rows as the parts of a random matrix whose columns all have
-            the same number of nonzeros.
-
-    Raises:
-        InputError: If there are no vertices, or fewer nonzeros than vertices.
+        nonzeros: Number of nonzeros with the diagonal, at least `vertices`.
+        boundary: Halo rows by label of a model. The key "" stands for all other models that
+            exchange rows, except rp, whose default is a random matrix with equal columns.
     """
 
     vertices: int
@@ -157,16 +142,7 @@ def tables_of_sizes(
     grid: Grid | None = None,
     boundary: Boundary | None = None,
 ) -> Tables:
-    """Return tables of parts of equal sizes, with measured or assumed halo rows.
-
-    Parameters:
-        sizes: Number of vertices and nonzeros.
-        name: Name of the tables.
-        num_parts: Number of parts; with a grid, the number of its parts.
-        grid: Process grid, if there is one.
-        boundary: How many halo rows parts have, if they send rows to each other; None: as many as
-            in a random matrix.
-    """
+    """Return tables of equal parts; without `boundary`, halo rows are as in a random matrix."""
     tables = even_tables(name, sizes.vertices, sizes.nonzeros, num_parts, grid)
     if not sends_rows(grid):
         return tables
@@ -179,9 +155,8 @@ def tables_of_sizes(
 def random_boundary(vertices: int, nonzeros: int, num_parts: int) -> float:
     """Return the expected number of halo rows per own row of a random partition into p parts.
 
-    All columns are assumed to have d = nonzeros / vertices - 1 nonzeros off the diagonal, in random
-    rows. Then ``(p - 1) (1 - (1 - 1 / p)^d)`` of the p - 1 other parts need a row. Graphs whose
-    columns have different numbers of nonzeros have fewer halo rows.
+    A column has d = nonzeros / vertices - 1 nonzeros off the diagonal, so ``(p - 1) (1 - (1 - 1 /
+    p)^d)`` other parts need a row. Unequal columns give fewer halo rows.
     """
     degree = nonzeros / vertices - 1
     return (num_parts - 1) * (1 - (1 - 1 / num_parts) ** degree)
@@ -195,10 +170,7 @@ def even_tables(
     grid: Grid | None = None,
     speeds: npt.NDArray[np.float64] | None = None,
 ) -> Tables:
-    """Return the tables of a plan whose parts exchange no rows.
-
-    The parts have equal sizes, or sizes in proportion to `speeds`, float64[num_parts].
-    """
+    """Return tables of parts without exchange, of equal sizes or in proportion to `speeds`."""
     nobody = np.zeros(0, np.int32)
     return Tables(
         name=name,
@@ -218,12 +190,7 @@ def _shares(total: int, number: int, speeds: npt.NDArray[np.float64] | None = No
 
 
 def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs:
-    """Return messages in which every part receives `fraction` rows per own row.
-
-    Every part receives from `peers` parts; None: from all other parts.
-
-    `rows`, int64[num_parts]: number of own rows of every part.
-    """
+    """Return messages with `fraction` rows per own row from `peers` parts (None: all others)."""
     num_parts = len(rows)
     halo = min(round(fraction * int(rows.max())), int(rows.sum() - rows.max()))
     number = num_parts - 1 if peers is None else min(num_parts - 1, max(1, round(peers)))
@@ -234,7 +201,7 @@ def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs
 def ring(num_parts: int, rows: Int64Array) -> Pairs:
     """Return messages in which every part receives ``rows[k]`` rows from its k-th peer.
 
-    The parts form a ring, and the peers of a part are at equal distances in the ring.
+    The peers of a part are at equal distances in a ring of all parts.
     """
     peers = len(rows)
     offsets = 1 + np.arange(peers, dtype=np.int64) * (num_parts - 1) // max(1, peers)

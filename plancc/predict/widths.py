@@ -25,8 +25,7 @@ class DataWidths:
     Attributes:
         features: Number of columns of the features; None if there are no features.
         classes: Number of classes of the labels or targets; None if there are neither.
-        excess: Why a network should not have one output per class: there are too many classes for
-            the number of vertices. Empty if it can have one output per class.
+        excess: Why one output per class is wrong (too many for the vertices), or "".
     """
 
     features: int | None = None
@@ -35,10 +34,7 @@ class DataWidths:
 
     @classmethod
     def of(cls, data: VertexData) -> DataWidths:
-        """Return the widths (number of features, number of classes) for vertex data in memory.
-
-        If there are several vertex types, see `_over_types`.
-        """
+        """Return the widths of vertex data in memory; several vertex types as in `_over_types`."""
         if data.by_type is not None:
             return cls._over_types([cls.of(each) for each in data.by_type.of_type.values()])
         features = None if data.features is None else data.features.shape[1]
@@ -66,11 +62,7 @@ class DataWidths:
 
     @classmethod
     def _over_types(cls, found: Sequence[DataWidths]) -> DataWidths:
-        """Return the widths for several vertex types, given the widths of each type.
-
-        `features` is the largest number of columns. `classes` is the number of classes of the type
-        that has labels; None if no type or several types have labels.
-        """
+        """Return the widths of several types: most features; classes if only one has labels."""
         labelled = [each for each in found if each.classes is not None]
         one = labelled[0] if len(labelled) == 1 else cls()
         features = max((each.features or 0 for each in found), default=0)
@@ -78,10 +70,7 @@ class DataWidths:
 
     @classmethod
     def _from_labels(cls, features: int | None, labels: npt.NDArray[np.int32] | None) -> DataWidths:
-        """Return the widths of data that have no array `targets`, only labels or features.
-
-        `features`: the number of columns of the features.
-        """
+        """Return the widths of data that have only labels or features, not the array `targets`."""
         if labels is None:
             return cls(features or None)
         classes = int(labels.max(initial=-1)) + 1
@@ -94,9 +83,7 @@ class DataWidths:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """Widths d_0..d_L: `DEFAULT_DIMS`, with the first width replaced by the number of features
-        and the last by the number of classes, where these are known.
-        """
+        """`DEFAULT_DIMS`, with known numbers of features and classes as first and last width."""
         first, *hidden, last = DEFAULT_DIMS
         return (self.features or first, *hidden, self.classes or last)
 

@@ -1,7 +1,6 @@
 """Volumes and messages of plans on mini-batches that were not used to compile the plans.
 
-`plancc inspect` and `plancc compare` print them. Whole plans are read, and every batch is drawn
-once for all plans.
+Whole plans are read, and every batch is drawn once for all plans.
 """
 
 from __future__ import annotations
@@ -36,17 +35,11 @@ class BatchReport:
     """Figures of a plan on mini-batches that were not used to compile it.
 
     Attributes:
-        path: Path of the plan file.
-        sampler: The sampler and its options, as a string in the form that the provenance uses.
-        seed: Seed of the batches.
-        num_blocks: Number of blocks of a batch. Volume and messages are sums over one exchange for
-            each block.
-        figures: Figures of every batch.
+        sampler: The sampler and its options, as in the provenance.
+        num_blocks: Blocks of a batch; volume and messages are sums over one exchange per block.
         expected_volume: Exact expected volume; None if the sampler's probabilities are unknown.
-        difference: This plan's volume minus the first plan's, on the same batches. None if there is
-            only one plan.
-        ratio: This plan's volume divided by the first plan's. None if there is only one plan, or if
-            the first plan's volume is 0.
+        difference: Volume minus the first plan's, on the same batches; None for a single plan.
+        ratio: Volume divided by the first plan's; None for a single plan or a zero volume.
     """
 
     path: str
@@ -99,25 +92,12 @@ def batch_reports(
 ) -> list[BatchReport]:
     """Return figures of several plans of the same matrix, all on the same mini-batches.
 
+    Batches 0..number - 1 are drawn from the first plan's population. Raises InputError for an edge
+    plan, different patterns, or an unsuitable sampler.
+
     Parameters:
-        paths: Plan files. Mini-batches are drawn from the first plan's population, using its
-            training mask and clusters.
-        number: Number of mini-batches, at least 1; they have the indices 0..number - 1.
-        num_ranks: Number of ranks. If it is smaller than a plan's number of parts, several parts
-            are merged on a rank before anything is counted. None: one rank per part.
-        sampler: Name of a sampler. By default it is the sampler that the provenance of a plan
-            names, for the first such plan in `paths`; "uniform" if no provenance names a sampler.
-        seed: See `plancc.cost.batches.batch_figures`.
-        **options: See `plancc.sampling.make_sampler`.
-
-    Raises:
-        InputError: If a file is missing or holds an edge plan, if the matrices of the plans have
-            different patterns, if `num_ranks` is not in 1..num_parts, or if the sampler cannot draw
-            mini-batches from the first plan with these options.
-        PlanError: If a file is damaged.
-
-    Warns:
-        PlanccWarning: If mini-batches are smaller than the option `batch_size`.
+        num_ranks: Ranks on which parts are merged before counting; None: one per part.
+        sampler: Name of a sampler. None: the first in the plans' provenances, else "uniform".
     """
     if not 1 <= number <= MOST_BATCHES:
         raise InputError(f"`batches` {number}: choose from 1 to {MOST_BATCHES}")

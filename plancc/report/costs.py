@@ -36,17 +36,12 @@ class TrainingCost:
     """The cost of one training epoch of a GCN.
 
     Attributes:
-        dims: Widths d_0..d_L of the layers.
-        words, messages: Words and messages that all parts send if all passes are off
-            (`plancc.predict.passes`).
+        words, messages: Sums over parts if all passes are off (`plancc.predict.passes`).
         max_words_sent, max_messages_sent: The same for the part that sends most.
-        in_hops: Whether rows are sent in several hops. If so, a row counts in every hop.
-        max_memory: Bytes of the part that needs the most memory, with all passes on, by term and in
-            total (`plancc.predict.memory`).
-        recomputed_memory: Total bytes of the part that needs the most memory if activations are
-            recomputed in the backward pass.
-        passes: Costs with no pass on, then with the first pass on, with the first two passes on,
-            and so on (`plancc.report.passes`). Edge plans have no costs for the pass "dead-rows".
+        in_hops: Whether rows are sent in hops, in each of which a row counts.
+        max_memory: Bytes of the part with the most memory, with all passes, by term and in total.
+        recomputed_memory: The total if activations are recomputed.
+        passes: Costs with no pass, with the first pass, with two, and so on.
     """
 
     dims: list[int]
@@ -71,13 +66,8 @@ class TrainingCost:
     ) -> TrainingCost:
         """Return the cost of an epoch on a plan's matrix, with the plan's owners or other owners.
 
-        Parameters:
-            plan: The plan. Rows on which none of its training vertices depends are dead.
-            matrix: The matrix of the plan.
-            owners: Owners of rows and nonzeros.
-            parts: Traffic of one product with these owners.
-            dims: Widths d_0..d_L of the layers.
-            in_hops: Whether rows are sent in the plan's hops. `owners` must then be the plan's.
+        Rows on which none of the plan's training vertices depends are dead. With `in_hops`,
+        `owners` must be the plan's.
         """
         num_parts, header, layers = len(parts.rows), plan.header, len(dims) - 1
         has_rows = not owners.is_edge_partition
@@ -125,9 +115,9 @@ class TrainingCost:
 
 
 def product_of(plan: Plan) -> ProductTraffic | None:
-    """Return the words of one product on a plan's process grid; None if the plan has no grid.
+    """Return the words of one product on a plan's grid; None if the plan has no grid.
 
-    H has as many columns as the plan's features, or `WIDTH` columns if there are no features.
+    H has as many columns as the features, or `WIDTH` columns if there are no features.
     """
     header, features = plan.header, plan.vertex_data.features
     if header.grid is None:
@@ -145,14 +135,9 @@ def read_product(file: PlanFile) -> ProductTraffic | None:
 
 
 def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
-    """Return costs of an epoch on a plan's process grid, for several sets of passes.
+    """Return costs of an epoch on a plan's grid: without passes, then with one more pass each.
 
-    The list begins with the costs without passes; in every further entry one more pass is on.
-    All-reduces are not counted. They add up gradients and, in scheme "1.5d", the products of the
-    ranks that share a block of rows.
-
-    Raises:
-        InputError: If a width is smaller than the number of process columns.
+    All-reduces of gradients, and of products in scheme "1.5d", are not counted.
     """
     tables = read_tables(path)
 

@@ -1,8 +1,7 @@
 """The predicted time of an epoch, with a lower bound and the time of a random partition.
 
-A prediction needs a *basis*: a machine, and the widths of the layers. Every command that prints a
-time chooses the basis here. The basis is the first of these that exists: the values that the user
-gives, the values that the plan records, the widths of the plan's features and labels, the defaults.
+Every command chooses here the *basis* of its times: machine and widths that the user gives, else
+the plan's records, else widths of features and labels, else defaults.
 """
 
 from __future__ import annotations
@@ -29,14 +28,10 @@ class Basis:
     """Machine and widths of the layers for a prediction, and where they come from.
 
     Attributes:
-        predictor: Predicts epochs with this machine and these widths.
-        dims_from: Where the widths come from: "given" by the user, "plan" (its provenance), "data"
-            (its features and labels), "default", or "differ" (the default, because the plans to
-            compare have different widths).
-        machine_from: Where the machine comes from: "given", "plan", "default" or "differ".
-        excess: Why no time is predicted: the labels have so many classes that the last width seems
-            wrong (`DataWidths.excess`). Empty if times are predicted, and always if the user gives
-            the widths.
+        dims_from: "given" by the user, "plan" (provenance), "data" (features and labels),
+            "default", or "differ" (the default, because compared plans have different widths).
+        machine_from: "given", "plan", "default" or "differ".
+        excess: Why no time is predicted (`DataWidths.excess`); empty if times are predicted.
     """
 
     predictor: Predictor
@@ -54,14 +49,7 @@ class Basis:
     ) -> Basis:
         """Return the machine and the widths for which the times of a plan are predicted.
 
-        Parameters:
-            provenance: Provenance of the plan; recorded widths that contradict its data are
-                ignored.
-            widths: Widths of the plan's vertex data.
-            dims, machine: Widths and machine that the user gives, or None.
-
-        Raises:
-            InputError: If given widths contradict the data.
+        Given `dims` and `machine` come first; recorded widths that contradict the data are ignored.
         """
         dims_from = machine_from = "given"
         if dims is not None:
@@ -93,11 +81,8 @@ class Basis:
     ) -> Basis:
         """Return the basis for a plan file; for the other parameters see `of`.
 
-        Parameters:
-            file: The open plan file.
-            links: Whether the task is link prediction. If so, the output layer has no classes: its
-                width is given by `dims`; if `dims` is None, it is the width of the last hidden
-                layer.
+        With `links`, the output width is not the number of classes: it comes from `dims`, or else
+        equals the last hidden width.
         """
         widths = DataWidths.read(file)
         if links:
@@ -121,11 +106,7 @@ class Basis:
 
     @classmethod
     def shared(cls, several: Sequence[Basis]) -> Basis:
-        """Return one basis (machine and widths of predictions) for several plans.
-
-        If all plans have the same machine, the basis has this machine, else the default machine.
-        Likewise, the basis has the widths of all plans if they agree, else the default widths.
-        """
+        """Return one basis for several plans; machine or widths that differ become defaults."""
         first, usual = several[0], default_predictor()
         dims, machine = first.predictor.dims, first.predictor.machine
         dims_from, machine_from = first.dims_from, first.machine_from
@@ -158,15 +139,10 @@ class EpochTimes:
     """The predicted time of a plan's epoch, and other times for comparison.
 
     Attributes:
-        basis: Machine and widths for which the times are predicted.
-        seconds: Predicted seconds of an epoch, as `plancc simulate` prints them, but without the
-            work for link prediction. None if there is no prediction; `why` then says why.
-        bound: Seconds of an epoch if all work were evenly spread and no rows were exchanged
-            (`Predictor.bound`).
-        random: Seconds of an epoch of a random row partition over the same number of ranks
-            (`Predictor.of_random`). None if unknown, because the matrix was not read.
-        exchange: Seconds that the epoch spends on sending, without the all-reduce of gradients.
-            They are the slowest rank's seconds in each step that sends, summed over these steps.
+        seconds: Seconds as in `plancc simulate`, without link prediction's work; None if unknown.
+        bound: Seconds if all work were evenly spread, without exchanges (`Predictor.bound`).
+        random: Seconds of a random row partition; None if the matrix was not read.
+        exchange: Sum over sending steps of the slowest rank's seconds, without the all-reduce.
         why: Why there is no prediction; empty if there is one.
     """
 
@@ -179,17 +155,9 @@ class EpochTimes:
 
     @classmethod
     def of(cls, basis: Basis, tables: Tables, random: float | None = None) -> EpochTimes:
-        """Return the predicted epoch times of a plan.
+        """Return the predicted epoch times of a plan; `random` has a random partition's seconds.
 
-        Parameters:
-            basis: Machine and widths.
-            tables: Sizes of the plan's parts and messages.
-            random: Seconds of a random partition, if they are known.
-
-        Raises:
-            InputError: If the user gave machine or widths, and a width is too small for the grid,
-                or the machine has speeds for another number of ranks. If the user gave neither, no
-                error is raised, and `why` holds the message.
+        Raises InputError if a machine or widths from the user do not fit; else `why` says so.
         """
         sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
         try:
@@ -211,10 +179,7 @@ class EpochTimes:
         return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
 
     def beside(self, plan: Plan) -> float | None:
-        """Return the predicted seconds of an epoch of another plan; None if unknown.
-
-        The prediction uses the same machine and the same widths (`basis`).
-        """
+        """Return the epoch seconds of another plan on the same basis; None if unknown."""
         try:
             return self.basis.predictor.epoch(tables_of(plan)).seconds
         except InputError:
@@ -232,10 +197,7 @@ class EpochTimes:
 
 
 def recorded_random(provenance: Mapping[str, Any], basis: Basis) -> float | None:
-    """Return the epoch seconds of a random partition that a plan's provenance records.
-
-    Return None if the provenance has none, or if its machine or widths differ from the basis.
-    """
+    """Return a random partition's epoch seconds, as recorded; None if machine or widths differ."""
     seconds = provenance.get("random_epoch_seconds")
     if not isinstance(seconds, int | float) or not (math.isfinite(seconds) and seconds > 0):
         return None

@@ -1,13 +1,6 @@
 """Schedulers, which build the schedule of an epoch from tables; there is one for every layout.
 
-tables.py       the tables: sizes of parts and messages; plan_tables.py reads them from plans, and
-                owner_tables.py computes them from owners
-epoch.py        builds the operations of an epoch, step by step, for every layout
-row.py          the work of every step for row and edge plans
-grid.py         the same for 1D, 1.5D, 2D and 3D grids
-feature.py      the same for feature plans, in one group or several groups
-approximate.py  the same for epochs of row and edge plans that leave out rows or partial sums
-links.py        messages and work of link prediction
+Tables hold the sizes of parts and messages, read from plans or computed from owners.
 """
 
 from __future__ import annotations
@@ -81,23 +74,10 @@ def schedule_of(
     convolution: Convolution | None = None,
     pipeline: Pipeline | None = None,
 ) -> Schedule:
-    """Return the operations of one training epoch.
+    """Return the operations of one training epoch for a plan file or for tables.
 
-    Parameters:
-        plan: Path of a plan file, or tables from `read_tables`, `tables_of` or `tables_of_sizes`.
-        dims: Widths d_0..d_L.
-        passes: Names in `plancc.predict.passes.PASSES`; "dead-rows" is for row plans only.
-        approximation: The approximation that the epoch makes, such as boundary sampling; None if
-            the epoch is exact. Some approximations switch off the pass "order"
-            (`Approximation.passes`).
-        convolution: The graph convolution; None for the convolution of a GCN.
-        pipeline: Pipeline of a feature plan with one group; None if products are not pipelined.
-
-    Raises:
-        InputError: If the file is missing, a pass is unknown, a width is too small for the grid,
-            the plan cannot have the approximation, or no prediction exists for the convolution on
-            this layout.
-        PlanError: If the file is damaged.
+    The pass "dead-rows" needs a row plan, a pipeline a feature plan with one group. Some
+    approximations switch off the pass "order".
     """
     if approximation is not None and approximation.is_exact:
         approximation = None
@@ -161,21 +141,14 @@ def schedule_of(
 
 
 def check_pipelined(tables: Tables) -> None:
-    """Raise InputError unless these are tables of a feature plan with one group.
-
-    Only the products of such a plan can be pipelined.
-    """
+    """Raise InputError unless these are tables of a feature plan with one group."""
     if tables.grid is None or tables.grid.scheme != "feature" or tables.grid.rows > 1:
         has = f"layout '{tables.layout}'" if tables.grid is None else f"grid '{tables.grid}'"
         raise InputError(f"`pipeline` needs a feature plan with one group; {tables.name} has {has}")
 
 
 def scheduler_of(tables: Tables) -> Scheduler:
-    """Return the scheduler for the layout of these tables.
-
-    Raises:
-        InputError: If the tables have another number of parts than the process grid.
-    """
+    """Return the scheduler for the layout of these tables."""
     target = SCHEDULERS.get(tables.scheme)
     made: Scheduler = RowScheduler(tables) if target is None else load(target)(tables)
     return made

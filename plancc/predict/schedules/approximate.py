@@ -1,8 +1,7 @@
 """Schedulers of inexact epochs: halo rows are sampled, or partial sums are added late or never.
 
-Boundary sampling keeps each halo row with the same probability (Wan et al. 2022, Algorithm 1).
-Without a fold, or with a late fold, every rank computes with copies of all vertices of its nonzeros
-(Md et al. 2021, Algorithm 4).
+Boundary sampling keeps each halo row with the same probability (Wan et al. 2022, Algorithm 1). With
+a late fold or none (Md et al. 2021, Algorithm 4), ranks compute with copies of vertices.
 """
 
 from __future__ import annotations
@@ -31,14 +30,13 @@ SEED = 1
 class Approximation:
     """The way in which an epoch approximates an exact epoch.
 
+    Other values than these raise InputError.
+
     Attributes:
         boundary_sampling: Probability, 0 to 1, with which a row plan keeps each halo row.
         fold: When an edge plan adds up partial sums: "sync" (at once, cd-0 in Md et al. 2021),
             "delayed" (some epochs later, cd-r) or "none" (never, 0c).
-        delay: Number of epochs by which partial sums are late, if `fold` is "delayed".
-
-    Raises:
-        InputError: For any other value.
+        delay: Epochs by which partial sums are late, if `fold` is "delayed".
     """
 
     boundary_sampling: float = 1.0
@@ -66,11 +64,7 @@ class Approximation:
             raise InputError(f"`fold` {self.fold} needs an edge plan; {tables.name} has {has}")
 
     def passes(self, passes: Sequence[str]) -> list[str]:
-        """Return the names in `passes` that the approximation allows.
-
-        With late partial sums, the pass "order" is not possible, since late sums are sums of a
-        layer's inputs.
-        """
+        """Return the allowed `passes`; late partial sums, of a layer's inputs, exclude "order"."""
         return [name for name in passes if self.fold != "delayed" or name != "order"]
 
     def note(self) -> str:
@@ -88,8 +82,7 @@ class Approximation:
 def sampled(tables: Tables, rate: float) -> Tables:
     """Return the tables of a row plan in an epoch that keeps each halo row with probability `rate`.
 
-    The number of rows of every message is drawn at random, always with the same seed. The number of
-    nonzeros in halo columns is multiplied by `rate`.
+    Rows of messages are drawn with a fixed seed; nonzeros in halo columns are multiplied by `rate`.
     """
     drawn = np.random.default_rng(SEED).binomial(tables.expand.rows, rate)
     halo = tables.halo_nonzeros
@@ -113,8 +106,7 @@ def sampled(tables: Tables, rate: float) -> Tables:
 class SampledScheduler(RowScheduler):
     """Scheduler of a row plan whose halo rows are sampled anew in every epoch.
 
-    The halo rows of the features do not change, and are sent only once. But the product of A with
-    the features is computed in every epoch, since A changes.
+    Halo rows of the features are sent once, but A H^0 changes in every epoch with A.
     """
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
@@ -126,10 +118,7 @@ class SampledScheduler(RowScheduler):
 class CloneScheduler(RowScheduler):
     """Scheduler of an edge plan in which every rank has a copy of each vertex of its nonzeros.
 
-    Parameters:
-        tables: Tables that have `Tables.leaves`.
-        approximation: An approximation with fold "none" or "delayed".
-        num_layers: Number of layers of the network.
+    The tables must have `Tables.leaves`, and the approximation the fold "none" or "delayed".
     """
 
     def __init__(self, tables: Tables, approximation: Approximation, num_layers: int) -> None:
@@ -152,10 +141,7 @@ class CloneScheduler(RowScheduler):
         return {"trees": late, PRODUCTS: [product]}
 
     def memory(self, dims: Sequence[int]) -> Memory:
-        """Return the bytes of an exact epoch, plus the bytes of activations of the copies.
-
-        The memory of an exact epoch is needed too, since evaluations are exact.
-        """
+        """Return the bytes of an exact epoch (for evaluations), plus the copies' activations."""
         exact = super().memory(dims)
         share = self.rows / np.maximum(self._exact_rows, 1)
         return replace(exact, activations=_scaled(exact.activations, share))

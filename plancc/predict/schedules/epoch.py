@@ -1,7 +1,7 @@
 """The operations of an epoch, layer by layer, for every layout.
 
-Layers list their steps (`plancc.plan.layers`); layouts list the steps of a product
-(`plancc.plan.products`). A `Scheduler` says how much every rank moves and computes in these steps.
+Layers list their steps (`plancc.plan.layers`), layouts the steps of a product
+(`plancc.plan.products`), and a `Scheduler` the work of every rank in them.
 """
 
 from __future__ import annotations
@@ -61,11 +61,8 @@ UPDATE_WORDS = 3
 class Scheduler(ABC):
     """Base class of schedulers, which say how much work all ranks have in the steps of an epoch.
 
-    There is a derived class for every layout.
-
     Attributes:
-        num_ranks: Number of ranks.
-        rows (int64[num_ranks]): Number of rows of H that every rank holds between products.
+        rows (int64[num_ranks]): Rows of H that every rank holds between products.
     """
 
     num_ranks: int
@@ -82,8 +79,7 @@ class Scheduler(ABC):
     def works(self, layer: int, step: Aggregate) -> Works:
         """Return the work of a layer's product on all ranks.
 
-        Keys are the names of the program's steps that send something, and `PRODUCTS` for the local
-        products.
+        Keys are the names of the program's steps that send something, and `PRODUCTS`.
         """
 
     @abstractmethod
@@ -95,10 +91,7 @@ class Scheduler(ABC):
         return self.rows
 
     def rows_of(self, layer: int, which: str) -> Int64Array:
-        """Return how many rows every rank multiplies in a step `Linear`: int64[num_ranks].
-
-        `which`: the value of `Linear.rows`, which says which rows the step multiplies.
-        """
+        """Return how many rows every rank multiplies in a `Linear` with rows `which`: int64."""
         return self.rows
 
     def columns(self, width: int) -> int | Int64Array:
@@ -109,35 +102,22 @@ class Scheduler(ABC):
         """Raise InputError if this width is too small for the grid. By default, do nothing."""
 
     def gathered(self, width: int) -> Sequence[Work]:
-        """Return the work that collects whole rows before a layer multiplies them by its weights.
-
-        The result is empty if every rank holds all columns of its rows. `width`: number of columns
-        of these rows.
-        """
-        return ()
-
-    def whole_rows(self, width: int) -> Sequence[Work]:
-        """Return the work that collects whole rows of the network's outputs.
+        """Return the work that collects whole rows, of `width` columns, for a product with weights.
 
         The result is empty if every rank holds all columns of its rows.
         """
         return ()
 
-    def begun(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for all work before the first layer, whose input rows have this width.
+    def whole_rows(self, width: int) -> Sequence[Work]:
+        """Return the work that collects whole output rows; empty if ranks hold all columns."""
+        return ()
 
-        By default there is none.
-        """
+    def begun(self, width: int) -> Iterator[tuple[str, Work]]:
+        """Yield (step, work) before the first layer with `width` columns; by default nothing."""
         yield from ()
 
     def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for all work of one step of a layer; layers are counted from 1.
-
-        The names of steps of an epoch are in `plancc.predict.schedule.STEPS`.
-
-        Raises:
-            InputError: If steps of this kind are not predicted for the layout.
-        """
+        """Yield (step, work), with names in `STEPS`, for one step of a layer, from layer 1 on."""
         if step.at_hand:
             yield from self.known_result(layer, step)
             return
@@ -157,17 +137,13 @@ class Scheduler(ABC):
                     yield COLLECTIVES, work
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for a step of a layer, if the step has the same result in all epochs.
-
-        By default there is no work, since the result is computed before the first epoch.
-        """
+        """Yield (step, work) for a step with the same result in all epochs; by default nothing."""
         yield from ()
 
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:
         """Yield (step, work) for A x in the forward pass, or for A^T g in the backward pass.
 
-        The product consists of the steps that the method `program` returns: messages and local
-        products. The work of all local products is yielded at the first local product.
+        The work of all local products is yielded at the first local product.
         """
         program = adjoint(self.program(layer)) if step.back else self.program(layer)
         works = self.works(layer, step)
@@ -178,11 +154,7 @@ class Scheduler(ABC):
                 yield from (("multiply", work) for work in products)
 
     def linear(self, layer: int, step: Linear) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for x W, if `step` belongs to the forward pass.
-
-        If it belongs to the backward pass, yield the work for the gradients of W and of x; if
-        `step.of_weights`, for the gradient of W only.
-        """
+        """Yield (step, work) for x W, or backward for gradients of W and (not `of_weights`) x."""
         back = step.back
         for work in self.gathered(step.columns if back else step.inner):
             yield COLLECTIVES, work
@@ -198,23 +170,14 @@ class Scheduler(ABC):
             yield "dense", Elementwise(OWN_WORDS[step.direction] * words)
 
     def neighbour_rows(self, layer: int, step: RowStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for a step that collects the rows of all neighbours, or uses them.
-
-        Raises:
-            InputError: If such steps are not predicted for the layout.
-        """
+        """Yield (step, work) for a step that collects the rows of all neighbours, or uses them."""
         raise InputError(
             "layers that gather rows of neighbours are predicted for row plans only; use a row plan"
         )
 
 
 def moving(step: Step, works: Works) -> Iterator[tuple[str, Work]]:
-    """Yield (step, work) for one step of a program; nothing if this step sends no rows.
-
-    The work of copying the sent rows, or of adding them on arrival, is yielded too.
-
-    `works`: work by the names of the program's steps.
-    """
+    """Yield (step, work) if a step of a program sends rows, with copying or adding the rows."""
     moved = works.get(step.name, ()) if step.moves else ()
     for work in moved[::-1] if isinstance(step, ScatterAdd) else moved:
         # Nothing moves within one rank, but a run counts the words of a sum of one rank.
@@ -235,15 +198,7 @@ def epoch(
     convolution: Convolution,
     links: LinkTables | None = None,
 ) -> list[Operation]:
-    """Return all operations of an epoch: forward pass, backward pass, and update of the weights.
-
-    Parameters:
-        scheduler: The work of all ranks, for the layout of the plan.
-        dims: Widths d_0..d_L.
-        passes: Names of the passes that are on.
-        convolution: The graph convolution, which gives the layers their steps (`layers_of`).
-        links: Tables for link prediction; the loss is then computed from the scores of links.
-    """
+    """Return all operations of an epoch; with `links`, the loss comes from scores of links."""
     layers = list(enumerate(layers_of(dims, passes, convolution.options), 1))
     for width in dims:
         scheduler.check_width(width)
@@ -284,11 +239,9 @@ def is_of_one(work: Work) -> bool:
 
 
 def _copied(messages: PointToPoint) -> Elementwise:
-    """Return the work of copying rows to be sent, and of adding partial sums that arrive.
+    """Return the owners' work of copying sent rows or, in reverse, of adding arriving sums.
 
-    Owners copy the rows that they send. In the reverse direction, owners add the sums that they
-    receive. The work at the other end of the messages (adding, or copying in the reverse
-    direction) is counted only if the messages bring rows for a later epoch.
+    Work at the other end of the messages counts only if rows are for a later epoch.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

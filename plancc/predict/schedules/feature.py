@@ -1,10 +1,8 @@
 """Feature slices (Wan et al. 2025, Algorithm 2), in one group or several groups (Section 5.2).
 
-Between products, a rank has some rows of its part, with all columns. Before a product, an
-all-to-all within the group gives the rank all rows of the part, but only some of the columns (its
-feature slice). After the product, another all-to-all does the reverse. If there are several groups,
-the ranks with the same feature slice exchange the halo rows of their parts. The backward pass does
-the same in reverse.
+An all-to-all before a product turns a rank's own rows with all columns into all rows of the part
+with some columns (its feature slice); another reverses this after the product. With several groups,
+ranks with the same slice exchange the halo rows of their parts.
 """
 
 from __future__ import annotations
@@ -32,9 +30,7 @@ class FeatureScheduler(GridScheduler):
     """Scheduler of feature plans.
 
     Parameters:
-        tables: Tables of a feature plan.
-        stages: Number of batches of rows into which a pipeline divides every product; 1 without a
-            pipeline.
+        stages: Number of batches into which a pipeline divides every product; 1 without a pipeline.
     """
 
     def __init__(self, tables: Tables, stages: int = 1) -> None:
@@ -84,10 +80,6 @@ class FeatureScheduler(GridScheduler):
         )
 
     def _batches(self, sizes: Int64Array) -> list[Int64Array]:
-        """Divide numbers of rows, or of nonzeros, into equal shares, one for every pipeline batch.
-
-        Parameters:
-            sizes: The numbers. The rounded shares of a number add up to the number.
-        """
+        """Divide each number into equal shares, one per batch, that add up to the number."""
         ends = [sizes * k // self._stages for k in range(self._stages + 1)]
         return [last - first for first, last in pairwise(ends)]

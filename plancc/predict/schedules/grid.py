@@ -29,11 +29,7 @@ TRANSPOSE_WORDS = 18
 
 
 class GridScheduler(Scheduler):
-    """Base class of the schedulers of process grids.
-
-    Raises:
-        InputError: If the tables and the grid have different numbers of parts.
-    """
+    """Base class of the schedulers of process grids; InputError if tables and grid do not fit."""
 
     def __init__(self, tables: Tables) -> None:
         grid = tables.grid
@@ -175,14 +171,10 @@ class BlockScheduler(GridScheduler):
         )
 
     def _nonzeros_of(self, coefficients: str) -> Int64Array:
-        """Return the number of nonzeros of the matrix that a network's layer multiplies by.
+        """Return the nonzeros of a layer's matrix, int64[process rows, layers of the grid, pieces].
 
-        The result is int64[process rows, layers of the grid, pieces]. `coefficients`: name of the
-        matrix (`Aggregate.coefficients`). It is A, A with its diagonal added, or A without its
-        diagonal.
-
-        Raises:
-            InputError: If the matrix has a diagonal that A does not have.
+        `coefficients` (`Aggregate.coefficients`) names the matrix: A, A with its diagonal added, or
+        A without its diagonal. Raises InputError if the matrix has a diagonal that A does not have.
         """
         tables, grid = self._tables, self._grid
         closed = coefficients == "closed-mean"
@@ -209,10 +201,7 @@ class BlockScheduler(GridScheduler):
         return (nonzeros.sum(axis=2)[:, :, None] - np.stack(own, axis=2)).ravel()
 
     def _matrix(self, nonzeros: Int64Array) -> BroadcastWords:
-        """Return the broadcasts of pieces of A within the process rows.
-
-        A piece is sent as a CSR matrix: row pointers, column numbers and values.
-        """
+        """Return the broadcasts of pieces of A, as CSR, within the process rows."""
         grid = self._grid
         pointers = np.repeat(self._row_rows + 1, grid.layers)[:, None]
         of_rows = nonzeros.reshape(grid.num_parts, -1)
@@ -254,7 +243,7 @@ def column_groups(grid: Grid) -> Int64Array:
 def fiber_groups(grid: Grid) -> Int64Array:
     """Return the ranks of every *fiber*: int64[rows * columns, layers].
 
-    The ranks of a fiber have the same process row and process column; one is in each grid layer.
+    A fiber has the ranks of one process row and column, one in each grid layer.
     """
     ranks = np.arange(grid.num_ranks).reshape(grid.rows, grid.layers, grid.columns)
     return np.ascontiguousarray(ranks.transpose(0, 2, 1).reshape(-1, grid.layers))
@@ -269,8 +258,8 @@ def slices(grid: Grid, width: int) -> Int64Array:
 def blocks_of(tables: Tables) -> Int64Array:
     """Return the number of nonzeros of each part in each piece: int64[num_parts, pieces].
 
-    If the tables do not have these numbers, the nonzeros of a part are taken to be spread evenly
-    over the pieces. In scheme "1.5d", pieces with more parts get more nonzeros.
+    Without `Tables.blocks`, a part's nonzeros are spread evenly over the pieces; in "1.5d", in
+    proportion to the parts of a piece.
     """
     if tables.blocks is not None:
         return tables.blocks
@@ -286,12 +275,9 @@ def blocks_of(tables: Tables) -> Int64Array:
 
 
 def _fiber_rows(rows: Int64Array, grid: Grid) -> Int64Array:
-    """Return the number of rows that every rank of every fiber has: int64[fibers, layers].
+    """Return the rows of every rank of every fiber, int64[fibers, layers], from the parts' rows.
 
-    A fiber is the ranks of one process row and process column, one rank in each layer of the grid.
-    Fibers are ordered by process row, then by process column.
-
-    `rows`: number of rows of every part, int64[num_parts].
+    A fiber has the ranks of one process row and column; fibers are ordered by row, then column.
     """
     return np.repeat(rows.reshape(grid.rows, grid.layers), grid.columns, axis=0)
 
@@ -299,16 +285,12 @@ def _fiber_rows(rows: Int64Array, grid: Grid) -> Int64Array:
 def _rounds(rows: Int64Array, chunk: Int64Array, columns: int) -> tuple[Int64Array, Int64Array]:
     """Return the broadcasts in which ranks of a process column receive their chunk of H.
 
-    In every round, each process column broadcasts the rows of one part of its chunk. A column whose
-    chunk has fewer parts than others broadcasts 0 rows in the last rounds.
+    In a round, each column broadcasts the rows of one part of its chunk, or 0 rows after its last
+    part. Returns rows and sending process row: int64[rounds, columns] each.
 
     Parameters:
         rows (int64[num_parts]): Number of rows of every part.
         chunk (int64[num_parts]): Chunk, and so process column, of every part.
-        columns: Number of process columns.
-
-    Returns:
-        Number of rows, and sending process row, of every broadcast: int64[rounds, columns] each.
     """
     parts = np.bincount(chunk, minlength=columns)
     place = np.arange(len(chunk)) - np.repeat(np.cumsum(parts) - parts, parts)
@@ -321,11 +303,8 @@ def _rounds(rows: Int64Array, chunk: Int64Array, columns: int) -> tuple[Int64Arr
 def pairs_in(column: IntArray, pairs: Pairs, columns: int) -> Pairs:
     """Turn messages between parts into messages between the ranks that send and receive them.
 
-    Parameters:
-        column (int[num_messages, k] or int[1, k]): For every message, the k process columns in
-            which it is sent. An array of one row holds for all messages.
-        pairs: The messages between parts.
-        columns: Number of process columns.
+    `column`, int[num_messages, k], has the process columns in which each message is sent; a single
+    row holds for all messages.
     """
     source, target = (
         (end[:, None] * columns + column).astype(np.int32).ravel()

@@ -1,7 +1,7 @@
 """Link prediction in an epoch: rows and numbers that are sent, and the work of the decoder.
 
-Negatives (drawn pairs of vertices) are the same as in epoch 0 of a run with the same seed, so the
-words of epoch 0 are exact. Other epochs send about the same number of words.
+Words are exact for epoch 0 of a run with the same seed, whose negatives (drawn pairs of vertices)
+are the same; other epochs send about as many.
 """
 
 from __future__ import annotations
@@ -33,16 +33,14 @@ class LinkTask:
 class LinkTables:
     """Work and messages of an epoch for its training links.
 
-    A link has a source and a target; a *negative* is a drawn pair of vertices without a link. The
-    owner of the source scores the link or negative, and needs the row of the target.
+    The owner of the source scores a link or a *negative* (a drawn pair without a link).
 
     Attributes:
-        scored (int64[num_ranks]): Number of links and negatives that a rank scores.
-        negatives (int64[num_ranks]): Number of negatives among these.
-        fixed: Messages by which ranks get the rows of targets of links, the same in every epoch.
-        drawn: Messages by which ranks get the rows of targets of negatives.
-        home: Messages by which a rank learns who owns the target of a negative. For every vertex,
-            one fixed rank knows the owner, and sends these answers.
+        scored (int64[num_ranks]): Links and negatives that a rank scores.
+        negatives (int64[num_ranks]): Negatives among these.
+        fixed: Messages with the rows of targets of links, the same in every epoch.
+        drawn: Messages with the rows of targets of negatives.
+        home: Messages that say who owns a negative's target; a fixed rank per vertex knows this.
         decoder: Name of the decoder, see `LinkTask`.
     """
 
@@ -54,10 +52,7 @@ class LinkTables:
     decoder: str
 
     def even(self, rows: Int64Array) -> LinkTables:
-        """Return tables without messages, in which the same work is spread evenly over the ranks.
-
-        `rows`, int64[num_ranks]: the work of a rank is proportional to its number of rows.
-        """
+        """Return tables without messages, with the work spread in proportion to `rows`."""
         nobody = np.zeros(0, np.int32)
         nothing = Pairs(len(rows), nobody, nobody, np.zeros(0, np.int64))
         scored, drawn = (
@@ -70,12 +65,10 @@ class LinkTables:
         return {"dot": 0, "distmult": width, "mlp": (width + 1) ** 2}[self.decoder]
 
     def memory(self, width: int) -> Int64Array:
-        """Return the largest memory that link prediction needs at any time, in bytes:
-        int64[num_ranks].
+        """Return the largest memory that link prediction needs at any time: int64[num_ranks] bytes.
 
-        A rank keeps the rows of both ends of all links and negatives, and with the decoder "mlp"
-        the outputs of its two layers. At the moment when the most memory is needed, the rank also
-        has gradients of the rows of both ends, either for links or for negatives.
+        A rank keeps both ends' rows of all links and negatives, the outputs of decoder "mlp", and
+        gradients of both ends, of links or of negatives.
         """
         kept = (4 if self.decoder == "mlp" else 2) * self.scored
         back = 2 * np.maximum(self.negatives, self.scored - self.negatives)
@@ -83,10 +76,7 @@ class LinkTables:
         return found
 
     def works(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for link prediction in an epoch, in the forward and backward pass.
-
-        `width`: number of columns of the network's outputs.
-        """
+        """Yield (step, work) for link prediction in both passes; outputs have `width` columns."""
         moved = [PointToPoint(each, width) for each in (self.fixed, self.drawn)]
         moved += [each.reversed() for each in moved]
         moved += [

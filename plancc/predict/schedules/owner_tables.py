@@ -30,15 +30,8 @@ def tables_of_owners(
 ) -> Tables:
     """Return the tables of the plan that these owners would give; the plan is not built.
 
-    Parameters:
-        matrix: The normalised matrix.
-        owners: Owners of rows; without a grid also of nonzeros.
-        num_parts: Number of parts; with a grid, the number of the grid's parts.
-        grid: Process grid, if the plan has one. If the grid is not square, the blocks of rows are
-            divided into pieces, and `Tables.blocks` is only approximate: it is counted as if the
-            rows of a block were in the order of their vertex numbers, but a plan puts interior rows
-            first.
-        name: Name of the plan in messages and tables.
+    In a grid that is not square, `Tables.blocks` is approximate: a plan puts interior rows first,
+    but here rows of a block are in vertex order.
     """
     expand, fold, own_nonzeros = sp.csr_array((num_parts, num_parts), dtype=np.int64), None, None
     if owners.nonzeros is not None:
@@ -77,13 +70,10 @@ def live_tables(
     """Return the tables of every layer without dead rows, for a row plan with these owners.
 
     Parameters:
-        matrix: The normalised matrix.
-        owner: Owner of every row, int32[n].
-        num_parts, num_layers: Number of parts, and of layers.
-        wanted (bool[n], or None): Whether the output of each vertex is in the loss; None: all are.
-        needed: Function that says by which messages halo rows travel. Its arguments are two arrays,
-            int32[k]: parts, and for each part the vertex of a row that it needs. None: owners send
-            the rows directly.
+        owner (int32[n]): Owner of every row.
+        wanted (bool[n] or None): Vertices whose outputs are in the loss; None: all.
+        needed: Returns the messages for parts and the vertices that they need, int32[k] each. None:
+            owners send rows directly.
     """
     (_, inputs), *layers = _live_matrices(matrix, num_layers + 1, wanted)
     found: dict[int, Tables] = {}  # layers that use the same rows
@@ -101,15 +91,7 @@ def layer_tables(
     num_parts: int,
     needed: Callable[[Int32Array, Int32Array], Pairs] | None = None,
 ) -> Tables:
-    """Return the tables of one layer that does not compute dead rows.
-
-    Dead rows are rows on which no wanted output depends.
-
-    Parameters:
-        used: Matrix with the nonzeros that the layer uses.
-        live (bool[n]): Whether the layer computes each output row.
-        owner, num_parts, needed: See `live_tables`.
-    """
+    """Return the tables of one layer, with nonzeros `used` and computed rows `live`."""
     part = np.repeat(owner, used.row_nonzeros())
     halo = owner[used.indices] != part
     if needed is None:
@@ -129,12 +111,9 @@ def layer_tables(
 def _live_matrices(
     matrix: Graph, num_layers: int, wanted: npt.NDArray[np.bool_] | None
 ) -> list[tuple[Graph, npt.NDArray[np.bool_]]]:
-    """Return for every layer a matrix of the nonzeros that it uses, and its live output rows.
+    """Return for every layer, first to last, a matrix of the nonzeros it uses, and its live rows.
 
-    A row of a layer is live if a wanted output depends on it. In the last layer, the live rows are
-    the wanted rows (all rows if `wanted` is None). Every earlier layer computes the live rows of
-    the next layer, and all rows that these live rows need. The list begins with the first layer.
-    Layers with the same live rows share one matrix.
+    A row is live if a wanted output (None: any) depends on it. Equal live rows share a matrix.
     """
     live = np.ones(len(matrix.indptr) - 1, dtype=np.bool_) if wanted is None else wanted
     layers: list[tuple[Graph, npt.NDArray[np.bool_]]] = []
@@ -154,31 +133,22 @@ def _live_matrices(
 
 
 def pairs_of(volumes: sp.csr_array) -> Pairs:
-    """Return the messages that a matrix of p parts describes.
-
-    Entry (k, m) of the matrix, int64[p, p], is the number of rows that part k sends to part m.
-    """
+    """Return the messages of a matrix whose entry (k, m) is the number of rows from part k to m."""
     entries = volumes.tocoo()
     source, target = (each.astype(np.int32) for each in entries.coords)
     return Pairs(volumes.shape[0], source, target, entries.data.astype(np.int64))
 
 
 def matrix_of_pairs(pairs: Pairs) -> sp.csr_array:
-    """Return a matrix with the number of rows that each part sends to each other part: int64[p, p].
-
-    It is the inverse of `pairs_of`. Messages with the same sender and receiver are added up.
-    """
+    """Return the rows that each part sends to each other part: int64[p, p]."""
     entries = pairs.rows, (pairs.source, pairs.target)
     return sp.coo_array(entries, shape=(pairs.num_ranks, pairs.num_ranks)).tocsr()
 
 
 def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> sp.csr_array:
-    """Count, for each pair of parts, the vertices that one part owns and the other part uses.
+    """Count, for parts k and m, the vertices that k owns and that `vertex` has for nonzeros of m.
 
-    Entry (k, m) of the result, int64[num_parts, num_parts], is the number of distinct vertices that
-    part k owns and that `vertex` has for nonzeros of part m; 0 if k is m.
-
-    `vertex`, int[nnz]: the row of every nonzero, or the column of every nonzero.
+    The result is int64[num_parts, num_parts], with 0 for k = m. `vertex` has rows or columns.
     """
     assert owners.nonzeros is not None
     foreign = owners.rows[vertex] != owners.nonzeros
@@ -189,10 +159,7 @@ def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> 
 
 
 def _column_blocks(matrix: Graph, owner: Int32Array, grid: Grid) -> Int64Array:
-    """Return `Tables.blocks`: the number of nonzeros of every part in every piece of the columns.
-
-    `owner`, int32[n], is the part of every row.
-    """
+    """Return `Tables.blocks`: the nonzeros of every part in every piece of the columns."""
     _, position, part_ptr = grouped(owner, grid.num_parts)
     piece, pieces = piece_of_rows(grid, part_ptr)[position], pieces_of_grid(grid)
     place = np.repeat(owner * pieces, matrix.row_nonzeros()) + piece[matrix.indices]

@@ -1,7 +1,6 @@
 """Tables of plans, read from a file or from memory.
 
-Only the offsets and peers of a plan file are read. If a process grid divides a part's nonzeros by
-column, the column numbers are also read, one part after the other.
+Only offsets and peers of a plan file are read, and column numbers if a grid divides columns.
 """
 
 from __future__ import annotations
@@ -54,25 +53,15 @@ def read_tables(
 ) -> Tables:
     """Return the tables of a plan file; values and features are never read.
 
-    Parameters:
-        path: Path of the plan file.
-        num_ranks: Number of ranks, if several parts of a row plan run on one rank. The whole plan
-            is then read. None: one part per rank.
-        blocks: Whether to count `Tables.blocks`, if the plan's grid divides columns. All column
-            numbers are then read.
-        copies: Whether to count `Tables.halo_nonzeros` (row plans) and `Tables.leaves` (edge
-            plans), which approximations need. All column numbers, or all row numbers of messages,
-            are then read.
-        live_layers: Number of layers for which to count `Tables.live`; 0: `Tables.live` is not
-            counted. Otherwise the whole plan is read.
-        target, split: See `training_vertices`.
-        task: Options of link prediction, to count `Tables.links` in a plan for link prediction. All
-            rows are then live, and the whole plan is read. None for other tasks.
+    The whole plan is read for merged parts, `live_layers` or `task`.
 
-    Raises:
-        InputError: If the file does not exist, if the plan does not run on `num_ranks`, or if
-            `live_layers` is given for a plan that is not a row plan.
-        PlanError: If the file is damaged.
+    Parameters:
+        num_ranks: Ranks that run the parts of a row plan; None: one part per rank.
+        blocks: Whether to count `Tables.blocks`, from all column numbers.
+        copies: Whether to count `Tables.halo_nonzeros` or `Tables.leaves`, for approximations.
+        live_layers: Layers for which to count `Tables.live` of a row plan; 0: none.
+        target, split: See `training_vertices`.
+        task: Options of link prediction, to count `Tables.links`; all rows are then live.
     """
     with PlanFile(path) as file:
         if live_layers:
@@ -94,15 +83,11 @@ def training_vertices(
 ) -> npt.NDArray[np.bool_] | None:
     """Return which vertices are labelled and in the training mask, bool[num_vertices].
 
-    Return None if all vertices are training vertices, for example if the plan has neither a
-    training mask nor labels (a run then draws labels at random).
+    None stands for all vertices, for example if the plan has neither mask nor labels.
 
     Parameters:
-        plan: The plan.
-        target: In a plan with vertex types, the type whose vertices are trained. None: the only
-            type that has labels.
-        split: Shares and seed for `random_split`, whose training mask replaces the plan's; None:
-            the plan's mask is used.
+        target: Vertex type that is trained; None: the only type with labels.
+        split: Shares and seed for `random_split`, whose mask replaces the plan's.
     """
     data, vertices, types = plan.vertex_data, plan.global_id, plan.header.types
     labelled = [] if data.by_type is None else data.by_type.labelled
@@ -134,12 +119,7 @@ def _live(
 
 
 def _live_pairs(plan: Plan, part: Int32Array, vertex: Int32Array) -> Pairs:
-    """Return the expand of a plan, with its hops, that brings only these rows.
-
-    Parameters:
-        plan: A plan whose rows travel in hops.
-        part, vertex (int32[k]): Part ``part[i]`` needs the row of vertex ``vertex[i]``.
-    """
+    """Return the expand of a plan, with its hops, that brings row ``vertex[i]`` to ``part[i]``."""
     straight = _needed(part.astype(np.int64), vertex, plan.owner(), plan.num_parts)
     rows, place = plan.num_vertices, plan.places()
     needed, found = np.unique(part.astype(np.int64) * rows + place[vertex]), []
@@ -191,11 +171,9 @@ def _link_tables(plan: Plan, rank_of_part: Int32Array, task: LinkTask) -> LinkTa
 
 
 def _needed(rank: Int64Array, vertex: IntArray, holder: IntArray, num_ranks: int) -> Pairs:
-    """Return the messages from holders to ranks that need vertices; a rank gets each vertex once.
+    """Return the messages that bring each rank its vertices from the ranks that hold them.
 
-    Parameters:
-        rank, vertex: int64[m], int[m]. Rank ``rank[k]`` needs vertex ``vertex[k]``.
-        holder (int[n]): The rank that holds each vertex.
+    Rank ``rank[k]`` needs ``vertex[k]``, and gets it once; ``holder[v]`` is the rank that holds v.
     """
     rank, vertex = np.divmod(np.unique(rank * len(holder) + vertex), len(holder))
     away = holder[vertex] != rank
@@ -205,10 +183,7 @@ def _needed(rank: Int64Array, vertex: IntArray, holder: IntArray, num_ranks: int
 
 
 def rank_of_parts(num_parts: int, num_ranks: int) -> Int32Array:
-    """Return, for every part, the rank that runs it: int32[num_parts].
-
-    If there are fewer ranks than parts, a rank runs several parts.
-    """
+    """Return the rank that runs each part, int32[num_parts]; a rank may run several parts."""
     blocks = block_of_parts(num_parts, num_ranks)
     return np.searchsorted(blocks, np.arange(num_parts), side="right").astype(np.int32) - 1
 
@@ -222,11 +197,7 @@ def tables_of(
 
 
 class _InMemory:
-    """A plan in memory, with the interface of a plan file.
-
-    Parameters:
-        path: Name of the plan in tables and messages.
-    """
+    """A plan in memory, with the interface of a plan file; `path` is its name in messages."""
 
     def __init__(self, plan: Plan, path: str) -> None:
         self.path, self.header, self._plan, self._arrays = path, plan.header, plan, plan.arrays()
@@ -247,10 +218,7 @@ _Source: TypeAlias = "PlanFile | _InMemory"
 
 
 def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
-    """Return the messages that a table of the plan file lists, such as "expand/send".
-
-    Also return the offset of every part's messages, and the offset of every message's rows.
-    """
+    """Return the messages of a table such as "expand/send", and offsets of parts and rows."""
     ptr, peer, row_ptr = (source.read(f"{table}_{name}") for name in ("ptr", "peer", "row_ptr"))
     num_parts = source.header.num_parts
     sender = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))
@@ -258,20 +226,14 @@ def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
 
 
 def _hops(source: _Source, step: str) -> tuple[Pairs, ...]:
-    """Return the hops in which the rows of an exchange travel; empty if they are sent directly.
-
-    `step`: "expand" or "fold".
-    """
+    """Return the hops of exchange "expand" or "fold"; empty if rows are sent directly."""
     names = source.header.steps()
     hops = [name for hop in HOPS if (name := f"{step}_{hop}") in names]
     return tuple(_pairs(source, f"{name}/send")[0] for name in hops)
 
 
 def _check(source: _Source, node: str, numbers: npt.NDArray[Any], bound: int) -> None:
-    """Raise PlanError if a number of a dataset is negative, or is not below `bound`.
-
-    `node`: name of the dataset in the file. `numbers`: its numbers.
-    """
+    """Raise PlanError if a number of dataset `node` is negative, or is not below `bound`."""
     if not within(numbers, bound):
         raise PlanError(f"{source.path}: /{node} is damaged: a number is out of range")
 
@@ -313,10 +275,7 @@ def _tables(source: _Source, with_blocks: bool, with_copies: bool, live: _LiveOf
 
 
 def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
-    """Return the number of nonzeros that every part of a row plan has in halo columns.
-
-    The result is int64[num_parts]; None for an edge plan.
-    """
+    """Return each part's nonzeros in halo columns, int64[num_parts]; None for an edge plan."""
     if tables.fold is not None:
         return None
     columns = (source.read("matrix/column", k, k + 1) for k in range(tables.num_parts))
@@ -327,9 +286,8 @@ def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
 def _leaves(source: _Source, tables: Tables) -> Pairs:
     """Return `Tables.leaves` of an edge plan.
 
-    There is a message from part k to part m if vertices that k owns occur in nonzeros of m. The
-    message has a row for each of these vertices. The vertex is a halo row of m, or a row for which
-    m has a partial sum, or both; in all three cases it counts once.
+    The message from part k to m has a row for each vertex of k in nonzeros of m, counted once even
+    if m both receives its row and has a partial sum.
     """
     keys = []
     for table in ("expand/recv", "fold/send"):

@@ -127,10 +127,9 @@ def traffic_of(tables: Tables) -> Traffic:
 
 
 def messages(step: str, pairs: Pairs, width: int | Int64Array) -> list[PointToPoint]:
-    """Return the messages of the exchange `pairs` as entries of an epoch's schedule.
+    """Return the messages of the exchange `pairs`, whose rows have `width` columns.
 
-    The rows have `width` columns. If they travel in hops, there is an entry for every hop.
-    Otherwise there is one entry, with the step name `step`. Exchanges without messages have none.
+    Exchanges in hops give an entry for every hop, and empty exchanges none.
     """
     steps = pairs.by_step(step).items()
     return [PointToPoint(each, width, name) for name, each in steps if len(each.source)]

@@ -23,16 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Live:
-    """The tables of every layer of a row plan if dead rows are left out.
-
-    Dead rows are rows that no output in the loss needs, directly or through later layers.
+    """The tables of every layer of a row plan without dead rows, which no output in the loss needs.
 
     A derived class sets `scheduler` if its epochs have other steps than those of a row plan.
 
     Attributes:
-        inputs (int64[num_parts]): Number of rows of H^0 that the first layer reads.
-        layers: For every layer, tables that count only the rows that the layer computes, their
-            nonzeros, and the messages that bring their halo rows.
+        inputs (int64[num_parts]): Rows of H^0 that the first layer reads.
+        layers: Tables of every layer, with only the computed rows, their nonzeros and halo rows.
     """
 
     scheduler: ClassVar[type[RowScheduler] | None] = None
@@ -44,34 +41,28 @@ class Live:
 class Tables:
     """Sizes of the parts of a plan, and the number of rows that parts send to each other.
 
-    `read_tables` and `tables_of` make tables from a plan, and `tables_of_owners` makes tables from
-    owners. Tables can also be made from measured or assumed sizes, without a graph.
+    Tables can be made from a plan, from owners, or from sizes without a graph.
 
     Attributes:
         name: Name of the plan, for messages and printed tables.
         layout: "row", "edge", "grid" or "feature".
-        rows, nonzeros (int64[num_parts]): Number of rows that a part owns, and of nonzeros that it
-            holds.
-        expand: Messages by which parts get the rows that they need. Empty if the layout only
-            broadcasts rows.
-        fold: For layout "edge": messages by which owners get partial sums.
+        rows, nonzeros (int64[num_parts]): Rows that a part owns, and nonzeros that it holds.
+        expand: Messages with needed rows; empty if the layout only broadcasts rows.
+        fold: For layout "edge": messages with partial sums.
         grid: Process grid, for layouts "grid" and "feature".
-        own_nonzeros (int64[num_parts] or None): For layout "edge": number of nonzeros in own rows.
-        boundary_nonzeros (int64[num_parts] or None): Number of nonzeros in boundary rows; None if
-            unknown.
-        halo_nonzeros (int64[num_parts] or None): For layout "row": number of nonzeros in halo
-            columns; None if not counted.
-        leaves: For layout "edge": messages by which each part would get a row for every vertex of
-            its nonzeros that another part owns; None if not counted.
-        blocks (int64[num_parts, k] or None): Number of nonzeros of every part in each of the k
-            pieces into which the columns of A are divided (`piece_of_rows`). None: unknown, and
-            taken to be spread evenly.
+        own_nonzeros (int64[num_parts] or None): For layout "edge": nonzeros in own rows.
+        boundary_nonzeros (int64[num_parts] or None): Nonzeros in boundary rows; None if unknown.
+        halo_nonzeros (int64[num_parts] or None): For layout "row": nonzeros in halo columns; None
+            if not counted.
+        leaves: For layout "edge": messages that would bring a row for every foreign vertex of a
+            part's nonzeros; None if not counted.
+        blocks (int64[num_parts, k] or None): Nonzeros of a part in each piece of A's columns
+            (`piece_of_rows`). None: spread evenly.
         undirected: Whether the matrix equals its transpose.
         self_loops: Whether the identity was added to the matrix.
         notes: Sentences that say what the tables assume.
-        topology: Which parts share a node, if the plan has a node-aware exchange; else None.
-        live: For layout "row": tables of every layer without dead rows (rows that no output
-            in the loss needs); None if not counted.
+        topology: Nodes of a node-aware exchange; else None.
+        live: For layout "row": tables of every layer without dead rows; None if not counted.
         links: Tables for link prediction; None for other tasks.
     """
 
@@ -110,8 +101,7 @@ class Tables:
     def on_nodes(self, ranks_per_node: int) -> Tables:
         """Return the tables for a machine with this number of ranks per node.
 
-        If the plan has a node-aware exchange, but for nodes with other ranks, its hops are left
-        out: every row is then sent directly.
+        Hops for nodes of another size are left out: every row is then sent directly.
         """
         if self.topology is None:
             return self
@@ -138,18 +128,12 @@ class Tables:
 
 
 def divides_columns(grid: Grid) -> bool:
-    """Return whether the nonzeros of a part are divided among several ranks by their columns.
-
-    If so, `Tables.blocks` counts the nonzeros in each piece.
-    """
+    """Return whether several ranks share a part's nonzeros by column (see `Tables.blocks`)."""
     return grid.scheme in ("1.5d", "2d", "3d")
 
 
 def sends_rows(grid: Grid | None) -> bool:
-    """Return whether parts send only needed rows, in messages, instead of broadcasting all rows.
-
-    True if there is no grid.
-    """
+    """Return whether parts send only needed rows, in messages; True if there is no grid."""
     return grid is None or grid.sparse or (grid.scheme == "feature" and grid.rows > 1)
 
 
@@ -161,11 +145,10 @@ def pieces_of_grid(grid: Grid) -> int:
 
 
 def piece_of_rows(grid: Grid, part_ptr: Int64Array) -> Int32Array:
-    """Return the index of the piece to which each column of A belongs: int32[n].
+    """Return the piece of each column of A, in plan order: int32[n].
 
-    Columns are in plan order. In scheme "1.5d", the pieces are the chunks. In other schemes, piece
-    k of `Grid.pieces` in a layer of the grid has the index ``layer * pieces + k``, where ``pieces``
-    is the number of pieces per layer.
+    In scheme "1.5d", pieces are the chunks. Otherwise, piece k of a grid layer has the index
+    ``layer * pieces + k``, with ``pieces`` pieces per layer.
     """
     found = np.zeros(int(part_ptr[-1]), np.int32)
     if grid.scheme == "1.5d":
