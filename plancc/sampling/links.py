@@ -46,9 +46,10 @@ class LinkSampler(NeighbourSampler):
         raise InputError(f"sampler '{self.name}' for links: no rank can draw a whole batch")
 
     def numbers(self, seed: int, number: int) -> tuple[Int64Array, Int64Array, int]:
-        """Return the links and the negatives of mini-batch `number`, and the mini-batch's epoch.
+        """Return the indices of the links and of the negatives of mini-batch `number`, and its
+        epoch.
 
-        Links and negatives are given by their indices, int64[...] each.
+        Both arrays are int64.
         """
         epoch, place = divmod(number, -(-self.num_links // self.batch_size))
         first = place * self.batch_size

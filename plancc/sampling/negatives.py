@@ -1,9 +1,8 @@
 """Negatives of training links: random pairs of vertices, with or without an edge.
 
-In every epoch, a random vertex ``first`` is drawn. The source of negative i is vertex
-``(first + i) % n``; its target is a random vertex. The owner of the source draws the negative.
-Random numbers depend only on the seed, the epoch, the number of negatives and i, so that the
-negatives are the same on any number of ranks.
+Negative i of an epoch starts at vertex ``(first + i) % n``, with a random ``first``; its target is
+a random vertex. The owner of the source draws the negative; any number of ranks draws the same
+negatives.
 """
 
 from __future__ import annotations
@@ -29,13 +28,11 @@ def drawn_negatives(
 
     Parameters:
         vertices (int64[m]): Vertices.
-        num_vertices: Number of vertices of the whole graph.
-        total: Number of negatives of the whole graph.
+        num_vertices, total: Numbers of vertices and negatives of the whole graph.
         epoch: Random seed, and index of the epoch.
 
     Returns:
-        source, target (int64[k] each): For every negative, the index of its source in `vertices`,
-            and its target vertex.
+        source, target (int64[k] each): Index of each source in `vertices`, and target vertex.
     """
     key, n = key_of(*epoch, NEGATIVES_KEY), np.uint64(num_vertices)
     first = _below(key, np.array([total], np.int64), n)[0]
@@ -49,10 +46,9 @@ def drawn_negatives(
 def ends_of_negatives(
     numbers: Int64Array, num_vertices: int, total: int, epoch: tuple[int, int]
 ) -> tuple[Int64Array, Int64Array]:
-    """Return two arrays, int64[m] each: the source and the target vertex of some negatives.
+    """Return the source and target vertices of the negatives with indices `numbers`, int64[m] each.
 
-    `numbers`, int64[m]: indices of these negatives among the `total` negatives. For the other
-    parameters, see `drawn_negatives`.
+    For the other parameters, see `drawn_negatives`.
     """
     key, n = key_of(*epoch, NEGATIVES_KEY), np.uint64(num_vertices)
     first = _below(key, np.array([total], np.int64), n)[0]
