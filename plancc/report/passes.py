@@ -89,8 +89,7 @@ def sampled_costs(
 ) -> list[SampledCost]:
     """Return the expected cost of an epoch for each of these rates of boundary sampling.
 
-    At rate p, a message of s rows is sent if at least one row is kept: with probability 1 - (1 -
-    p)^s.
+    A message of s rows is sent with probability 1 - (1 - rate)^s: if at least one row is kept.
 
     Parameters:
         parts: Traffic of the exchange of all rows.

@@ -68,12 +68,12 @@ class BatchLayer:
 
     Attributes:
         rows (int32[m]): Rows, ascending.
-        ptr (int64[m + 1]), columns (int32[ptr[-1]]): Row ``rows[k]`` keeps ``columns[ptr[k]:ptr[k +
-            1]]``, unique and ascending.
-        places (int32[ptr[-1]] or None): Positions of the kept nonzeros in their rows, sorted by
+        ptr (int64[m + 1]), columns (int32[ptr[-1]]): Unique and ascending columns of every row: row
+            ``rows[k]`` keeps ``columns[ptr[k]:ptr[k + 1]]``.
+        places (int32[ptr[-1]] or None): Position of every kept nonzero in its row, sorted by
             column.
-        factors (float64[ptr[-1]] or None): Factors of the nonzeros' values, never 0. Batches that
-            are `listed` must have `places` and `factors`.
+        factors (float64[ptr[-1]] or None): Factor of every kept nonzero, never 0. Batches that are
+            `listed` must have `places` and `factors`.
     """
 
     rows: npt.NDArray[np.int32]
@@ -125,8 +125,9 @@ class Batch(ABC):
 
 
 class VertexBatch(Batch):
-    """A mini-batch of the vertices that `drawn` returns, int32[m] ascending, and all nonzeros
-    between them.
+    """A mini-batch of vertices and all nonzeros between them.
+
+    `drawn` returns the vertices, int32[m], ascending.
     """
 
     def __init__(self, population: Population, drawn: Callable[[], Int32s]) -> None:
@@ -147,9 +148,8 @@ class VertexBatch(Batch):
 class Inclusion:
     """Probabilities that a batch of a sampler includes a vertex, and that a part needs its row.
 
-    The expected number of parts to which row j is sent is `share` times the sum of ``reach[c]``
-    over the parts that do not own row j. Here c is the number of the part's rows that have a
-    nonzero in column j.
+    A part that has c rows with a nonzero in column j, but not row j, needs row j with probability
+    ``reach[c]`` if the batch includes j.
 
     Attributes:
         share: Probability that a batch includes vertex j, equal for all j in `vertices`.

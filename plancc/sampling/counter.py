@@ -1,4 +1,4 @@
-"""Random numbers and random orders that are functions of a key and a position, compiled by numba."""
+"""Random numbers and random orders as functions of a key and a position, compiled by numba."""
 
 from __future__ import annotations
 
@@ -108,8 +108,7 @@ def first_of(n: int, size: int, key: np.uint64) -> npt.NDArray[np.int32]:
 
 @njit(cache=True, nogil=True)
 def random_order(n: int, first: int, last: int, key: Any) -> Any:
-    """Return the numbers at places first..last - 1 in a random order of 0..n - 1, int64[last -
-    first].
+    """Return places first..last - 1 of a random order of 0..n - 1, int64[last - first].
 
     `key` determines the order.
     """

@@ -46,7 +46,10 @@ class EdgeSampler(Sampler):
 
 
 class EdgeBatch(Batch):
-    """A mini-batch of `EdgeSampler`: keeps a nonzero if its random number by `key` is below `keep`."""
+    """A mini-batch of `EdgeSampler`: a nonzero is kept if its random number is below `keep`.
+
+    The random numbers depend on `key`.
+    """
 
     def __init__(self, population: Population, keep: float, key: np.uint64) -> None:
         self.population = population

@@ -102,9 +102,7 @@ def place_in(ascending: Any, x: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def lower_bound(ascending: Any, x: Any, low: Any, high: Any) -> Any:
-    """Return the index of the first number in ``ascending[low:high]`` that is at least x, or
-    `high`.
-    """
+    """Return the index of the first number >= x in ``ascending[low:high]``, or `high`."""
     # binary search
     while low < high:
         middle = (low + high) // 2

@@ -46,8 +46,7 @@ class LinkSampler(NeighbourSampler):
         raise InputError(f"sampler '{self.name}' for links: no rank can draw a whole batch")
 
     def numbers(self, seed: int, number: int) -> tuple[Int64Array, Int64Array, int]:
-        """Return the indices of the links and of the negatives of mini-batch `number`, and its
-        epoch.
+        """Return the indices of the links and negatives of mini-batch `number`, and its epoch.
 
         Both arrays are int64.
         """

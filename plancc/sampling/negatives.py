@@ -56,10 +56,9 @@ def ends_of_negatives(
 
 
 def _below(key: np.uint64, places: Int64Array, bound: np.uint64) -> Int64Array:
-    """Return a random number below `bound` for every place: int64[m].
+    """Return a random number below `bound` for every place, int64[m].
 
-    The number depends only on `key` and the place. It is ``counter.below(counter.bits(key, place),
-    bound)``, but NumPy computes it.
+    The same as ``counter.below(counter.bits(key, place), bound)``, but in NumPy.
     """
     bits = mix.in_python(key ^ mix.in_python(places.astype(np.uint64)))
     found: Int64Array = (((bits >> _HALF) * bound) >> _HALF).astype(np.int64)

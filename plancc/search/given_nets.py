@@ -1,8 +1,8 @@
 """A search on given nets instead of a matrix, for any hypergraph, or for problems with fixed rows.
 
-All vertices that are fixed to the same part are merged into one vertex. An additional constraint
-gives each merged vertex the weight 1, and allows every part the weight 1. So two merged vertices
-never share a part, and passes need no rule for fixed vertices (`plancc.passes.fixed`).
+All vertices that are fixed to a part are merged into one vertex. An additional constraint keeps
+merged vertices in different parts, so passes need no rule for fixed vertices
+(`plancc.passes.fixed`).
 """
 
 from __future__ import annotations
@@ -66,11 +66,9 @@ class HypergraphJob(RowJob):
     """A search on given nets.
 
     Attributes:
-        matrix: Matrix with a row for every vertex. It may have no nonzeros if the objective can be
-            computed from the nets.
-        around: The smaller problem in which fixed vertices are merged. The search assigns owners to
-            the vertices of this problem. None if no vertex is fixed.
-        given (int32[vertices], optional): Owners to start from; if given, no partitioner is run.
+        matrix: Matrix with a row for every vertex, perhaps without nonzeros.
+        around: The searched problem, with fixed vertices merged; None if no vertex is fixed.
+        given (int32[vertices], optional): Owners to start from, instead of a partitioner's.
     """
 
     around: Around | None = None
@@ -157,12 +155,9 @@ class HypergraphJob(RowJob):
 
 
 def job_with_fixed(known: Mapping[str, Any], fixed: Owner) -> RowJob:
-    """Return a search in which fixed vertices keep their parts.
+    """Return a search in which fixed vertices keep their parts; `fixed` is -1 for other vertices.
 
-    `known`: the fields of `RowJob`, by name. `fixed`: part of every fixed vertex; -1 for others.
-
-    Raises:
-        InputError: See `check_fixed` and `fixed_around`.
+    ``known`` has the fields of `RowJob`, by name. InputError: see `check_fixed` and `fixed_around`.
     """
     check_fixed(fixed, known["limits"])
     around = fixed_around(fixed, known["hypergraph"], known["limits"])

@@ -47,10 +47,9 @@ class PartitionerTests:
         return adapter
 
     def problems(self, adapter: Adapter, side: int = 8) -> list[Problem]:
-        """Return partitioning problems, one of each problem type that the partitioner accepts.
+        """Return a partitioning problem of each type that the partitioner accepts.
 
-        All problems are made from the same graph: a grid of `side` by `side` vertices, and two
-        isolated vertices.
+        All have the same graph: a grid of `side` by `side` vertices, and two isolated vertices.
         """
         path = sp.diags_array([1.0, 1.0], offsets=[1, -1], shape=(side, side))
         grid = sp.kron(path, sp.eye_array(side)) + sp.kron(sp.eye_array(side), path)
@@ -97,10 +96,7 @@ class PartitionerTests:
         assert getattr(import_module(run.__module__), run.__name__) is run
 
     def test_number_of_parts(self, adapter: Adapter) -> None:
-        """A graph of n vertices can be cut into 2 parts, and into n - 1 parts.
-
-        More parts than vertices are an error.
-        """
+        """A graph of n vertices can be cut into 2 or n - 1 parts, but not into more than n."""
         for problem in self.problems(adapter, 3):
             for num_parts in (2, 10):
                 self.owner(problem, num_parts, epsilon=1.0)
@@ -115,9 +111,9 @@ class PartitionerTests:
             self.owner(problem, 3, 1e300)
 
     def test_weights_and_costs(self, adapter: Adapter) -> None:
-        """The partitioner accepts weights of 0, and weights whose sum is above `max_total`.
+        """The partitioner accepts weights of 0, sums above `max_total`, and several constraints.
 
-        It also accepts several constraints, even if one of them has only weights of 0.
+        One of the constraints may have only weights of 0.
         """
         for problem in self.problems(adapter):
             ones = problem.vertex_weights
