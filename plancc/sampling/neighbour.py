@@ -220,7 +220,10 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
 
 @njit(cache=True, nogil=True)
 def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) -> None:
-    """Write the positions of the nonzeros that a row keeps into `kept`, which has the right length."""
+    """Write the positions of the nonzeros that a row keeps into `kept`; see `subsets`.
+
+    `kept` has the right length; `nonzeros` is the number of nonzeros of the row.
+    """
     if len(kept) == nonzeros:
         for place in range(nonzeros):
             kept[place] = place

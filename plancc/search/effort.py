@@ -346,7 +346,7 @@ def _combined(job: RowJob) -> Combined:
 
 
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
-    """Return the starts of effort "balanced", with seeds, and how many may follow the first start."""
+    """Return the starts of effort "balanced", with seeds, and how many may follow the first."""
     every, how = job.beginnings("balanced"), job.kind_numbers
     most = how.others
     if job.few:
@@ -401,7 +401,7 @@ def _strong(job: RowJob) -> list[Member]:
 
 
 def _best(job: RowJob) -> list[Owners]:
-    """Evolve a population from the partitions of "balanced" and `_strong`; return the best first."""
+    """Evolve a population from the partitions of "balanced" and `_strong`; the best comes first."""
     if not job.founders:
         return []
     seed, founders = job.options.seed, [*job.founders, *(job.strong or _strong(job))]

@@ -109,7 +109,7 @@ def clustering(sizes: ProblemSizes) -> int:
 
 
 def starting(sizes: ProblemSizes) -> int:
-    """Return the bytes of a start by METIS on all rows, in the child process and in this process."""
+    """Return the bytes of a start by METIS on all rows: METIS' process and this process."""
     return 4 * sizes.links + 8 * sizes.rows + metis(sizes.rows, sizes.links, sizes.uneven)
 
 

@@ -280,7 +280,7 @@ class RowJob(RefiningJob):
     def scattered(self, seed: int) -> Owner:
         """Draw random owners, and add them to the record of the search's steps.
 
-        They suffice as a start for sweeps in a graph without clusters.
+        Random owners suffice as a start for sweeps in a graph without clusters.
         """
         begin = wall_seconds()
         owner = random_owner(len(self.nets.weight), self.num_parts, seed, self.limits.capacities)

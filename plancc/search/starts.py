@@ -1,7 +1,7 @@
 """Kinds of graphs, and the starts of a search on each kind.
 
 A *start* is a partition that a partitioner makes, and that the search then improves. Before the
-first start, degrees tell hubs from even; its number of boundary rows tells the other kinds.
+first start, degrees tell hubs from even; the start's boundary rows then tell the other kinds.
 
 =====  ===========================================================================================
 hubs   some vertices have many neighbours, as in collaboration and dense social networks
@@ -14,7 +14,8 @@ thin   like even, but few rows are boundary rows, as in road networks: the resul
 =====  ===========================================================================================
 
 A start that balances several weights has more boundary rows. So graphs of kind even first get a
-start that balances only the tightest limit (`tightest`); it is kept if it respects the others too.
+start that balances only the tightest limit (`tightest`); the start is kept if it respects all
+limits. On a thin graph, it may exceed the other limits slightly.
 """
 
 from __future__ import annotations

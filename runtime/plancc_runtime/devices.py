@@ -11,12 +11,9 @@ from plancc_runtime.transport.base import Transport
 
 
 def own_device(name: str | torch.device, transport: Transport) -> torch.device:
-    """Return the device with this name; for "cuda", the device that this rank gets.
+    """Return the device with this name; InputError if there is none.
 
-    The ranks of a machine get its CUDA devices round robin.
-
-    Raises:
-        InputError: If there is no such device.
+    For "cuda", the ranks of a machine get its CUDA devices round robin.
     """
     try:
         device = torch.device(name)
