@@ -36,8 +36,8 @@ def usable_cores() -> set[int]:
 def in_chunks(work: Callable[[int, int], Result], load_ptr: npt.NDArray[np.int64]) -> list[Result]:
     """Call ``work(first, last)`` for ranges of items, in threads; return the results in order.
 
-    `work` must release the GIL. The load of items first..last - 1 is ``load_ptr[last] -
-    load_ptr[first]``; all ranges have about the same load.
+    `work` must release the GIL. Ranges have about equal loads; `load_ptr`, int64[items + 1], has
+    the summed load before each item.
     """
     items = len(load_ptr) - 1
     if load_ptr[-1] < LEAST_LOAD:

@@ -33,8 +33,7 @@ class ProductTraffic:
         sums: Words of partial sums, added up over the layers of a 3D grid.
         swapped: Words of the all-to-alls before and after the product of a feature plan.
         reduced: Words of all-reduces of products (scheme "1.5d").
-        matrix: Words of broadcast blocks of A (schemes "2d" and "3d"): values, column numbers, row
-            pointers.
+        matrix: Words of broadcast blocks of A in CSR (schemes "2d" and "3d").
     """
 
     width: int

@@ -23,7 +23,6 @@ class PassCost:
     """The cost of one epoch with some passes on.
 
     Attributes:
-        passes: Names of the passes that are on.
         words, messages: Words and messages that all parts send.
         max_words_sent, max_messages_sent: Words and messages of the part that sends most.
         saved: Share of the words that the passes save, compared with no pass.
@@ -90,12 +89,7 @@ def sampled_costs(
     """Return the expected cost of an epoch for each of these rates of boundary sampling.
 
     A message of s rows is sent with probability 1 - (1 - rate)^s: if at least one row is kept.
-
-    Parameters:
-        parts: Traffic of the exchange of all rows.
-        live (list of int64[num_messages]): For every layer, the number of rows of each message.
-        dims: Widths d_0..d_L.
-        rates: Rates in [0, 1].
+    `live` has the number of rows of each message, for every layer.
     """
     widths = moved_widths(dims, PASSES)
     full = sum(float(rows.sum()) * sum(two) for rows, two in zip(live, widths, strict=True))

@@ -59,26 +59,19 @@ class Report:
     """Figures of a plan, and of a random partition with parts of equal size.
 
     Attributes:
-        path: Path of the plan file.
-        header, content_sha256: Header of the plan, and its content hash.
         provenance: Provenance of the plan; `tried` is decoded to a list of dicts.
-        vertex_data: Names of the vertex data in the plan.
         num_ranks: Number of ranks; below the number of parts if parts are merged. A grid plan
             counts its grid's ranks; `metrics`, `random` and `parts` describe its row plan.
         metrics, random: Figures of one product, for the plan and for the random partition.
-        parts: Load and traffic of every part in one product.
-        training, random_training: Costs of an epoch, for both; None without given widths.
+        training, random_training: Costs of an epoch, for plan and random partition, or None.
         sampled: Costs of an epoch for each given rate of boundary sampling.
-        epoch: Predicted time of an epoch, with its machine and widths.
         topology: Traffic within and between nodes; None if no nodes are given or recorded.
-        relays: Traffic of a plan with relays; None if parts are merged.
+        relays: Traffic with relays; None if there are none, or if parts are merged.
         product: Words of one product on the process grid; None without a grid.
         on_grid: Costs of an epoch on the process grid; empty without given widths.
         types, relations: Figures of vertex types and relations; empty if parts are merged.
         links: Links by split, and rows and messages of their exchange; empty without links.
-        more: Figures that a caller adds, by name in JSON: dataclasses with a method
-            ``facts(metrics)``, which returns pairs of strings for the table of facts.
-        ids_are_names: Whether the ids of vertices are strings.
+        more: Figures that a caller adds, by name in JSON; ``facts(metrics)`` returns table rows.
     """
 
     path: str
@@ -176,7 +169,6 @@ def report(
     """Return the figures of a plan file.
 
     Parameters:
-        path: Path of the plan file.
         dims: Widths d_0..d_L of the layers; None: no costs of training.
         num_ranks: Number of ranks; if below the number of parts, parts are merged.
         machine: Machine of the predicted epoch; by default `Basis` chooses it.

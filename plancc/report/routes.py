@@ -24,10 +24,8 @@ class TopologyCost:
     """Traffic of expand and fold of one product, inside and between the nodes of a topology.
 
     Attributes:
-        topology: The nodes, and the ranks on each node.
         volume, messages: Rows and messages if every row is sent directly.
-        volume_in_hops, messages_in_hops: The same for a node-aware exchange; None if parts are
-            merged.
+        volume_in_hops, messages_in_hops: The same by node-aware exchange; None if parts are merged.
         has_hops: Whether the plan has these hops.
         random_share: Probability that two parts are on different nodes.
     """
@@ -87,8 +85,7 @@ def _sum(each: Iterable[ByNode]) -> ByNode:
 def read_topology_cost(file: PlanFile, topology: Topology) -> TopologyCost:
     """Return the traffic of the plan in an open file on a topology with as many ranks as parts.
 
-    If the plan has no hops for the topology, possible hops are computed from the rows of all
-    messages.
+    If the plan has no hops for the topology, hops are computed from the rows of all messages.
     """
     tables, part_ptr = read_tables(file.path, blocks=False), file.read("rows/part_ptr")
     if tables.topology == topology:

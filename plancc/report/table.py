@@ -16,11 +16,10 @@ class Table:
 
     Attributes:
         columns: Headings of the columns.
-        title, caption: Title and caption, perhaps of several lines; "" for none.
+        title, caption: Title, and caption of one line or more; "" for none.
         left: Number of first columns that are aligned left.
         has_heads: Whether headings are shown; if not, the first column is emphasised.
         justify: For every column, "left", "right" or "center".
-        rows: The lines of cells.
     """
 
     columns: Sequence[str]

@@ -24,8 +24,7 @@ class Population:
 
     Attributes:
         indptr, indices (int64[num_vertices + 1], int32[num_nonzeros], or None): Pattern of the
-            normalised matrix, columns ascending; None if neither sampler nor `Batch.block` needs
-            it.
+            normalised matrix, columns ascending; None if the sampler does not need it.
         train_mask (bool[num_vertices], or None): Training mask, if the vertex data has a mask.
         clusters (int32[num_vertices], or None): Number of every vertex's cluster, at least 0.
     """
@@ -70,8 +69,7 @@ class BatchLayer:
         rows (int32[m]): Rows, ascending.
         ptr (int64[m + 1]), columns (int32[ptr[-1]]): Unique and ascending columns of every row: row
             ``rows[k]`` keeps ``columns[ptr[k]:ptr[k + 1]]``.
-        places (int32[ptr[-1]] or None): Position of every kept nonzero in its row, sorted by
-            column.
+        places (int32[ptr[-1]] or None): Position of every kept nonzero in the whole row.
         factors (float64[ptr[-1]] or None): Factor of every kept nonzero, never 0. Batches that are
             `listed` must have `places` and `factors`.
     """
@@ -113,7 +111,6 @@ class Batch(ABC):
         The factor is 0 if the batch leaves the nonzero out.
 
         Parameters:
-            block: Index of a block, in 0..num_blocks - 1.
             vertices (int[v]): Vertices, which must all be in the batch.
             rows, columns (int[m]): Row and column of every nonzero, as indices in `vertices`.
         """

@@ -71,8 +71,7 @@ def _share(key: Any, round_: int, half: Any, bound: Any) -> Any:
 def at_place(x: Any, n: Any, key: Any) -> Any:
     """Return the number at place x in the random order of 0..n - 1 that `key` determines.
 
-    The inverse of a Feistel network (Black and Rogaway 2002); good for samples, not for
-    cryptography.
+    Inverse of a Feistel network (Black and Rogaway 2002); for samples, not for cryptography.
     """
     a, b = _grid(n)
     while True:
@@ -100,7 +99,7 @@ def _grid(n: Any) -> Any:
 def first_of(n: int, size: int, key: np.uint64) -> npt.NDArray[np.int32]:
     """Draw `size` of the numbers 0..n - 1, all sets equally likely; ascending, int32[min(size, n)].
 
-    They are the first numbers in the random order that `key` determines.
+    The numbers are the first in the random order that `key` determines.
     """
     found: npt.NDArray[np.int32] = ascending(random_order(n, 0, min(size, n), key).astype(np.int32))
     return found

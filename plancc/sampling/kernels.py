@@ -65,8 +65,7 @@ def distinct(numbers: Any) -> Any:
 def induced(indptr: Any, indices: Any, rows: Any) -> Any:
     """Return (ptr, columns) of the nonzeros whose row and column are both in `rows`.
 
-    Row ``rows[k]`` has the columns ``columns[ptr[k]:ptr[k + 1]]``, int32; `ptr` is int64[len(rows)
-    + 1].
+    Row ``rows[k]`` has the columns ``columns[ptr[k]:ptr[k + 1]]``; ptr is int64, columns int32.
     """
     inside = np.zeros(len(indptr) - 1, dtype=np.uint8)
     most = 0
@@ -117,8 +116,7 @@ def lower_bound(ascending: Any, x: Any, low: Any, high: Any) -> Any:
 def order_by_vertex(ptr: Any, columns: Any, vertices: Any) -> Any:
     """Sort the nonzeros of every row by vertex; column c stands for ``vertices[c]``.
 
-    Return the nonzeros' old positions in their rows, int32[nonzeros], and whether all rows were
-    sorted before.
+    Return old positions in the rows, int32[nonzeros], and whether all rows were in order before.
     """
     places = np.empty(len(columns), dtype=np.int32)
     ascending = True

@@ -46,10 +46,7 @@ class LinkSampler(NeighbourSampler):
         raise InputError(f"sampler '{self.name}' for links: no rank can draw a whole batch")
 
     def numbers(self, seed: int, number: int) -> tuple[Int64Array, Int64Array, int]:
-        """Return the indices of the links and negatives of mini-batch `number`, and its epoch.
-
-        Both arrays are int64.
-        """
+        """Return the link and negative indices (int64) of mini-batch `number`, and its epoch."""
         epoch, place = divmod(number, -(-self.num_links // self.batch_size))
         first = place * self.batch_size
         last = min(first + self.batch_size, self.num_links)

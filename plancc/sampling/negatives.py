@@ -1,8 +1,7 @@
 """Negatives of training links: random pairs of vertices, with or without an edge.
 
 Negative i of an epoch starts at vertex ``(first + i) % n``, with a random ``first``; its target is
-a random vertex. The owner of the source draws the negative; any number of ranks draws the same
-negatives.
+a random vertex. The owner of the source draws the negative, the same on any number of ranks.
 """
 
 from __future__ import annotations
@@ -22,17 +21,10 @@ _HALF = np.uint64(32)
 def drawn_negatives(
     vertices: Int64Array, num_vertices: int, total: int, epoch: tuple[int, int]
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the negatives whose sources are in `vertices`.
+    """Return source and target of the negatives whose sources are in `vertices`, int64[k] each.
 
-    Every vertex is the source of ``total / num_vertices`` negatives, rounded up or down.
-
-    Parameters:
-        vertices (int64[m]): Vertices.
-        num_vertices, total: Numbers of vertices and negatives of the whole graph.
-        epoch: Random seed, and index of the epoch.
-
-    Returns:
-        source, target (int64[k] each): Index of each source in `vertices`, and target vertex.
+    A source is an index in `vertices`, a target is a vertex. Every vertex is the source of ``total
+    / num_vertices`` negatives, rounded up or down. `epoch`: random seed, and index of the epoch.
     """
     key, n = key_of(*epoch, NEGATIVES_KEY), np.uint64(num_vertices)
     first = _below(key, np.array([total], np.int64), n)[0]

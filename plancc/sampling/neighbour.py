@@ -94,10 +94,9 @@ class NeighbourSampler(SizedSampler):
     def block_of_owner(
         self, owned: OwnedRows, rows: Int64s, hop: int, key: np.uint64
     ) -> OwnedBlock:
-        """Draw nonzeros for some rows of the owner, which are ascending.
+        """Draw nonzeros for the owner's rows `rows`, which are ascending.
 
-        ``hop`` is 0 for the last layer, whose rows are the seed vertices, 1 for the layer before,
-        and so on.
+        `hop` counts layers from the last layer, 0, whose rows are the seed vertices.
         """
         fanout = min(self.fanouts[hop], owned.num_vertices)
         drawn = _sampled_of_owner(owned.arrays, rows, fanout, np.uint64(bits(key, hop)))
@@ -188,19 +187,16 @@ def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
 def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> Any:
     """Choose which nonzeros each of m rows keeps, given the vertex of the row and `key`.
 
-    Floyd's algorithm (Bentley and Floyd, CACM 1987) draws positions in rows that are sorted by
-    column.
+    Floyd's algorithm (Bentley and Floyd, CACM 1987); a position is in a row sorted by column.
 
     Parameters:
-        vertices (int32[m]): Vertex of every row.
         sizes (int64[m]): Number of nonzeros of every row.
         itself (int32[m]): Position of every row's diagonal nonzero, or the row's size.
         fanout (int): Number of nonzeros off the diagonal that a row keeps, if it has more.
-        key (uint64): Random key.
 
     Returns:
-        ptr (int64[m + 1]), places (int32[ptr[-1]]): Row k keeps the positions ``places[ptr[k]:ptr[k
-            + 1]]``, ascending.
+        ptr (int64[m + 1]), places (int32[ptr[-1]]): Ascending positions of kept nonzeros; row k has
+            ``places[ptr[k]:ptr[k + 1]]``.
         scales (float64[m]): For every row, the factor of its nonzeros off the diagonal.
     """
     ptr = np.zeros(len(vertices) + 1, dtype=np.int64)
@@ -237,8 +233,8 @@ def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) ->
 def _insert_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
     """Fill `found` with distinct random positions of nonzeros in a row, ascending.
 
-    Position `itself` of the diagonal is always chosen. Time grows with the square of
-    ``len(found)``.
+    `itself`, the diagonal's position, is included if below `nonzeros`. Time: ``len(found)``
+    squared.
     """
     size = 0
     if itself < nonzeros:

@@ -21,8 +21,8 @@ class OwnedBlock:
 
     Attributes:
         rows (int64[m]): Rows of the owner, ascending.
-        ptr (int64[m + 1]), nonzeros (int64[ptr[-1]]): Row ``rows[k]`` keeps ``nonzeros[ptr[k]:ptr[k
-            + 1]]``, ascending indices in the owner's matrix.
+        ptr (int64[m + 1]), nonzeros (int64[ptr[-1]]): Indices in the owner's matrix; row
+            ``rows[k]`` keeps ``nonzeros[ptr[k]:ptr[k + 1]]``, ascending.
         factors (float64[ptr[-1]] or None): Factor of every kept nonzero; None if all are 1.
     """
 
@@ -41,8 +41,7 @@ class OwnedRows:
         row_ptr (int64[num_rows + 1]), column (int32[nonzeros]): The owner's matrix. Its first
             num_rows columns belong to the owner's rows, in order.
         vertices (int32[columns]): Vertex of every column.
-        relation (uint16[nonzeros]): Relation of every nonzero; None: nonzeros are not drawn by
-            relation.
+        relation (uint16[nonzeros]): Relation of every nonzero, if drawn by relation.
 
     Attributes:
         num_vertices (int): Number of vertices of the whole graph.
@@ -91,8 +90,7 @@ class OwnedRows:
     def chosen(self, places: Int32s) -> Int64s:
         """Return the owner's row of each drawn vertex, int64[m]; -1 for vertices of other owners.
 
-        `places`, int32[m] ascending, are indices in the ascending list of all vertices that may be
-        drawn.
+        `places`, ascending, are indices in the ascending list of all vertices that may be drawn.
         """
         found: Int64s = found_in(self._place, self._row, places)
         return found

@@ -251,8 +251,6 @@ def chosen_sampler(
 
     Parameters:
         recorded: The recorded ``str(sampler)``; any other string means that there is none.
-        num_vertices: Number of vertices.
-        num_training: Number of training vertices; None if there is no training mask.
         name: Name of the sampler; None: the recorded sampler, or else "uniform".
         **options: See `make_sampler`; if the recorded sampler is chosen, defaults are its options.
     """

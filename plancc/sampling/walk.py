@@ -61,11 +61,7 @@ class WalkSampler(SizedSampler):
     ) -> Int32s:
         """Return the column to which each walk goes next, int32[m]; -1 if the walk stays.
 
-        Parameters:
-            rows (int64[m]): The owner's rows where the walks are after `step` steps.
-            roots (int32[m]): Roots of these walks.
-            step: Number of steps that the walks have already made.
-            key: Random key of the mini-batch.
+        `rows`, int64[m]: the owner's rows where the walks from `roots` are after `step` steps.
         """
         found: Int32s = _columns_of_owner(owned.arrays, rows, roots, step, key)
         return found
@@ -105,10 +101,9 @@ def _columns_of_owner(owned: Any, rows: Any, roots: Any, step: int, key: Any) ->
 
 @njit(cache=True, nogil=True)
 def _place(nonzeros: Any, itself: Any, random: Any) -> Any:
-    """Return the position of the nonzero that a walk follows, in a row sorted by column; -1: none.
+    """Return a walk's next nonzero, as a position in a row sorted by column; -1: the walk stays.
 
-    `itself` is the diagonal's position, or `nonzeros` if there is none; `random` has 64 random
-    bits.
+    `itself` is the diagonal's position, `nonzeros` if there is none; `random` has 64 random bits.
     """
     degree = nonzeros - (itself < nonzeros)
     if degree == 0:

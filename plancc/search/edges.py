@@ -66,8 +66,7 @@ def search_edges(
 ) -> SearchResult:
     """Find owners of the rows and nonzeros, never worse than the owners of rows at the start.
 
-    The volume is minimised first, then the named objective. `epsilon` limits the nonzeros of a
-    part.
+    The volume is minimised first, then the named objective; `epsilon` limits a part's nonzeros.
     """
     options = options or SearchOptions()
     limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, options.epsilon, options.capacities)
@@ -158,8 +157,7 @@ class EdgeJob(RefiningJob):
     def _rows_first(self) -> Iterator[Member]:
         """Yield refined owners, one result for every start, without end.
 
-        The second start comes from the best partitioner of hypergraphs, the others from searches
-        for owners of rows.
+        The second start is by a partitioner of hypergraphs; others search for owners of rows.
         """
         yield self.split(self.from_rows(self.options.seed), self.options.seed, first=True)
         model = MediumGrainModel() if self.model.partitioned_first else self.model
@@ -209,12 +207,8 @@ class EdgeJob(RefiningJob):
     ) -> Member | None:
         """Let a partitioner partition the model's problem, and return the owners.
 
-        If the partitioner fails, return None if an earlier step found owners; otherwise raise the
-        error.
-
-        Parameters:
-            adapter: The partitioner, with its best preset; None: the first installed, with its
-                default.
+        If the partitioner fails, return None if an earlier step found owners; else raise the error.
+        `adapter` runs with its best preset; None: the first installed, with its default preset.
         """
         begin, limit = wall_seconds(), self.how.partitioner_share * self.deadline.seconds_left()
         if self.options.time_limit is not None:
@@ -261,11 +255,7 @@ class EdgeJob(RefiningJob):
         return EFFORTS[: EFFORTS.index(self.effort)]
 
     def _end_of(self, effort: str, best: Member) -> None:
-        """Move single nonzeros of `best`, the last step of a lower effort; keep the result in
-        `below`.
-
-        Nothing is done if the step has run before.
-        """
+        """Move single nonzeros of `best`, once per lower effort, and keep the result in `below`."""
         if effort not in self.below:
             rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort
             self.below[effort] = self.refine(best.owners, "volume", self.options.seed, rounds)
@@ -274,8 +264,7 @@ class EdgeJob(RefiningJob):
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
         """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
-        `first`: whether lower efforts make this start too; their last steps are then run in
-        between.
+        `first`: whether lower efforts make this start too; their last steps run in between.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
@@ -306,8 +295,7 @@ class EdgeJob(RefiningJob):
     ) -> Member:
         """Move single nonzeros and rows to other parts to lower the objective; return the result.
 
-        By default, the effort sets `rounds` for the volume, and `RefineEdges.rounds` for other
-        objectives.
+        By default, the effort sets `rounds` for the volume, else `RefineEdges.rounds`.
         """
         begin = wall_seconds()
         if rounds is None:

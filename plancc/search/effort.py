@@ -62,14 +62,11 @@ def search(
     expectation: Expectation | None = None,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
-    """Find owners of the rows of `matrix` that minimise the exact objective.
+    """Find owners of the rows of the normalised `matrix` that minimise the exact objective.
 
-    Without a budget and with one thread, the same seed gives the same owners; fixed rows stay in
-    their parts.
+    Fixed rows stay. Without a budget and with one thread, the same seed gives the same owners.
 
     Parameters:
-        matrix: The normalised matrix.
-        num_parts: Number of parts.
         options: Options of the search; effort best uses its whole budget.
         model: The model, whose problem partitioners get; None: `HypergraphModel`.
         limits: Limits of the parts; None: `epsilon` limits the nonzeros of a part's rows.
@@ -103,8 +100,7 @@ def search(
 def make_steps(job: RowJob, refine: Callable[[RowJob, list[Owners]], None]) -> None:
     """Run the steps of all efforts up to the search's effort, so that more effort is never worse.
 
-    ``refine(job, owners)`` is called after each effort to refine its owners for objectives other
-    than the volume.
+    ``refine(job, owners)`` refines each effort's owners for objectives other than the volume.
     """
     until = job.deadline
     for effort in EFFORTS[: EFFORTS.index(job.effort) + 1]:
@@ -141,10 +137,7 @@ def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
 
 
 def _refine_expected(job: RowJob, owners: list[Owners], expectation: Expectation) -> None:
-    """Refine owners for the expected volume of mini-batches.
-
-    A sample of mini-batches is enlarged until it suffices.
-    """
+    """Refine owners for the expected volume; enlarge its sample of mini-batches if too small."""
     seed, deadline, effort = job.options.seed, job.deadline, job.effort
     cuts = effort != "fast" and job.starts_by_kind and not job.decided
     if cuts and owners and not deadline.passed():
@@ -238,8 +231,7 @@ def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     """Run effort "balanced"; return its result, then the partitions combined into the result.
 
-    With `decide`, only the owners from `_start_from_cut` are returned if far better than the first
-    start's.
+    With `decide`, owners from `_start_from_cut` that are far better are returned alone.
     """
     ahead = _seeds_of_first(job, "balanced") if job.few else 0
     first = job.first("balanced", ahead)

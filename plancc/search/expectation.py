@@ -54,9 +54,7 @@ class Expectation(Protocol):
     def refiner(self, cycles: int | None = None, polishes: bool = True) -> RefineVolume:
         """Return the pass that lowers the expected volume on `problem`.
 
-        Parameters:
-            cycles: Number of V-cycles; None: the pass's default.
-            polishes: Whether the pass also runs minimum cuts and local searches, which take longer.
+        `polishes`: whether the pass also runs minimum cuts and local searches, which take longer.
         """
 
     def cut(self, graph: WeightedGraph, num_parts: int) -> WeightedGraph:
@@ -68,12 +66,8 @@ class Expectation(Protocol):
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
         """Enlarge the sample of `problem` if it is too small, and return whether it was enlarged.
 
-        A sample is too small if mini-batches outside it send clearly more rows for `owner`.
-
-        Parameters:
-            owner (int32[n]): Owners that refinement found on `problem`.
-            num_parts: Number of parts.
-            best: Value of the best owners so far, including owners at the start of refinement.
+        A sample is too small if mini-batches outside it send clearly more rows for `owner`. `best`:
+        value of the best owners so far, including owners at the start of refinement.
         """
 
     def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
@@ -193,8 +187,7 @@ class SampledExpectation:
     def _smoothed(self) -> Hypergraph:
         """Return the sample's nets, and one more net of two pins for every off-diagonal nonzero.
 
-        So each nonzero counts as if one more mini-batch had drawn it (Laplace's rule of
-        succession).
+        So each nonzero counts as if drawn once more (Laplace's rule of succession).
         """
         seen = self._sample.hypergraph
         assert seen.net_costs is not None
@@ -267,8 +260,7 @@ class SampledExpectation:
     def _gap(self, owner: Owner, num_parts: int) -> float:
         """Return (f - s) / f: the share by which held-out mini-batches send more rows.
 
-        f and s are the mean numbers of rows sent in a held-out mini-batch and in a mini-batch of
-        the sample.
+        f and s: mean rows sent in a held-out mini-batch, and in a mini-batch of the sample.
         """
         fresh = self.value(owner, num_parts)
         return (fresh - self._on_sample(owner, num_parts)) / fresh if fresh > 0 else 0.0
@@ -280,8 +272,7 @@ class SampledExpectation:
     def _held_out(self, owner: Owner, num_parts: int) -> npt.NDArray[np.int64]:
         """Return the volume of every held-out mini-batch for these owners, int64[mini-batches].
 
-        The first call chooses the number of mini-batches. The last few results are kept for
-        repeated owners.
+        The first call chooses the number of mini-batches; the last few results are kept.
         """
         for known, volumes in tuple(self._judged):
             if known is owner:

@@ -1,7 +1,6 @@
 """Estimate the memory that a search takes, in bytes, from the sizes of the graph.
 
-Estimates add up arrays that are held at the same time, and measured memory of libraries. ``python
--m benchmarks memory`` compares them with measured peaks.
+``python -m benchmarks memory`` compares the estimates with measured peaks.
 """
 
 from __future__ import annotations
@@ -17,10 +16,8 @@ class ProblemSizes:
     """Sizes of a graph that are known before it is partitioned.
 
     Attributes:
-        rows: Number of rows of the matrix.
         nonzeros: Number of nonzeros of the normalised matrix, including the whole diagonal.
         mirrored: Share of the off-diagonal nonzeros (i, j) for which (j, i) is a nonzero too.
-        weighted: Whether the edges of the graph have weights.
         constraints: Number of weights of a vertex that the parts share evenly.
         uneven: Whether degrees differ much (`plancc.search.starts.is_uneven`). If so, the coarser
             levels of a V-cycle have nearly as many nonzeros as the matrix.
@@ -45,10 +42,9 @@ class ProblemSizes:
 
 @dataclass(frozen=True)
 class Work:
-    """Memory of a compilation.
+    """Memory of a compilation; `effort` is "" if there is no search.
 
     Attributes:
-        effort: Effort of the search; "" if there is no search.
         stages: Peak bytes of all processes in every stage, including the interpreter.
     """
 

@@ -1,8 +1,7 @@
 """A search on given nets instead of a matrix, for any hypergraph, or for problems with fixed rows.
 
 All vertices that are fixed to a part are merged into one vertex. An additional constraint keeps
-merged vertices in different parts, so passes need no rule for fixed vertices
-(`plancc.passes.fixed`).
+merged vertices in different parts, so passes need no rule for fixed vertices.
 """
 
 from __future__ import annotations
@@ -44,12 +43,8 @@ def check_fixed(fixed: Owner, limits: Limits) -> None:
 def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around | None:
     """Return the smaller problem in which fixed vertices are merged; None if no vertex is fixed.
 
-    Parameters:
-        fixed (int32[num_vertices]): Part of every fixed vertex; -1 for free vertices.
-        hypergraph, limits: The whole problem.
-
-    Raises:
-        InputError: If too few vertices are free.
+    `fixed`: part of every fixed vertex, int32[num_vertices]; -1 for free vertices. Raise InputError
+    if too few vertices are free.
     """
     if (fixed < 0).all():
         return None

@@ -33,23 +33,13 @@ class Job:
     """One search; derived classes define how owners are improved.
 
     Attributes:
-        matrix: The normalised matrix.
-        options: Options of the search.
-        model: The model, whose problem partitioners may get.
-        limits: Largest weights of the parts: of own rows, or of own nonzeros if nonzeros have
-            owners.
+        limits: Largest weights of the parts' rows, or of their nonzeros if nonzeros have owners.
         report: Called with every `Trial` (step of the search) when it ends.
         effort, objective: Names of effort and objective; if "", the names in `options`.
         time: Computes the time of an epoch, for the objective "time".
-        record: The trials so far.
         whole: Deadline of the search.
-        deadline: Deadline of the current steps; earlier than `whole` while time is reserved for
-            later steps.
-        warnings: Warnings of the steps so far.
+        deadline: Deadline of the current steps, before `whole` if later steps need time.
         alone: Whether steps run one at a time, so that each may use all threads.
-
-    Raises:
-        InputError: If a name is unknown or a number is out of range.
     """
 
     matrix: Graph

@@ -23,12 +23,11 @@ from plancc.search.rows import RowJob
 
 @dataclass
 class Members:
-    """A population of members: the partitions that the search combines. No two are equal.
+    """The partitions that a search combines, in no particular order; no two are equal.
 
     Attributes:
         cost (int64[num_nets]): Costs of the nets.
         size: Largest number of members.
-        members: The members, in no particular order.
     """
 
     cost: npt.NDArray[np.int64]
@@ -47,8 +46,7 @@ class Members:
     def add(self, child: Member) -> bool:
         """Add a child to the population if it is good enough; return whether it was added.
 
-        In a full population, the child replaces the most similar member that is worse than the
-        child.
+        In a full population, the child replaces the most similar of the worse members.
         """
         apart = [self.distance(child, member) for member in self.members]
         if 0 in apart and not child < self.members[apart.index(0)]:
@@ -98,9 +96,8 @@ class Choice:
 def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     """Evolve a population from `founders`; return the last population, the best member first.
 
-    The best is never worse than the best founder. Without a budget, the search ends when the
-    population would restart, or after `Evolution.rounds` children per member (fewer in large
-    graphs).
+    The best member is never worse than the best founder. Without a budget, the search ends at the
+    first restart, or after `Evolution.rounds` children per member (fewer in large graphs).
     """
     if not founders:
         return []
@@ -221,7 +218,7 @@ def _grow(
 ) -> list[Member | None]:
     """Make a member for every pair (start, seed) in `tasks`.
 
-    None stands for a start that failed, would begin after `until`, or would take too long.
+    A member is None if its start failed, would begin after `until`, or would take too long.
     """
 
     def grow(start: _Start, seed: int) -> Member | None:
@@ -262,8 +259,7 @@ def _child(
 ) -> Member:
     """Make a child by a V-cycle from one or two members; improve it by minimum cuts if they pay.
 
-    `number`, the child's index, and the search's seed determine the random numbers. `prices`: see
-    `RowJob.cycle`.
+    `number` and the search's seed determine the random numbers. `prices`: see `RowJob.cycle`.
     """
     rng = np.random.default_rng([job.options.seed, 1, number])
     step = f"{'combined' if two is not None else 'mutated'} {number + 1}"

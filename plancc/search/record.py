@@ -25,8 +25,6 @@ class Trial:
     """One step of a search.
 
     Attributes:
-        step: Short name of the step.
-        seconds: Wall-clock time of the step.
         value: Objective of the step's owners; None if the step only maps parts to nodes.
         volume: Number of rows sent in a product, for the step's owners.
         overload: By how much the owners exceed the limits (`Limits.overload`); 0: not at all.
@@ -46,14 +44,10 @@ class SearchResult:
     """The best owners of a search, and how they were found.
 
     Attributes:
-        owners: The best owners.
         value: Value of the objective for the best owners.
         volume: Number of rows that all parts send in one product, for the best owners.
         tried: The steps of the search, in the order in which they ended.
-        warnings: Warnings for the user.
-        seconds: Wall-clock time of the whole search.
-        others: Best owners of every lower effort, if balanced as well; node-aware exchanges may be
-            faster with these.
+        others: Best owners of lower efforts, if as balanced; node-aware, they may be faster.
         how: Other entries for the plan's provenance.
     """
 
@@ -79,7 +73,6 @@ class Member:
         overload: See `Trial`.
         value: Value of the objective.
         volume: Number of rows that all parts send in one product.
-        owners: The owners.
         spread (int32[num_nets], optional): Connectivity of every net.
     """
 
@@ -108,7 +101,6 @@ class Judge:
     """Computes the exact figures of owners.
 
     Attributes:
-        matrix: The normalised matrix.
         objective: A name in `plancc.cost.objectives.OBJECTIVES`.
         time: Computes the time of an epoch, for the objective "time".
         limits: Limits of the parts' rows, or of their nonzeros if nonzeros have owners.
@@ -138,7 +130,6 @@ class Record:
 
     Attributes:
         report: Function that is called with every `Trial`.
-        trials: The steps.
         best: The best owners so far, by overload, then by value, then by volume.
         effort: The effort to which new steps belong.
         best_of_effort: The best owners of every effort.
@@ -156,8 +147,8 @@ class Record:
     def add(self, step: str, seconds: float, member: Member) -> Member:
         """Add a step to the record, and return its member.
 
-        Equally good members are ordered by the bytes of their owners, so the best does not depend
-        on threads.
+        Of equally good members, the owners with smaller bytes are kept, whichever thread ends
+        first.
         """
         with self._lock:
             best = self.best

@@ -58,7 +58,6 @@ class RowJob(RefiningJob):
 
     Attributes:
         hypergraph: The nets, with the vertex weights that parts should share evenly.
-        expectation: The expected volume of mini-batches; None for other objectives.
         starter: Name of the partitioner that partitions the problem `base`.
         kind: Kind of the graph (`plancc.search.starts`); "" before the first start.
         cut_made: For an expected volume: whether `_start_from_cut` has run.
@@ -68,7 +67,6 @@ class RowJob(RefiningJob):
         first_seconds: Seconds that the first start took.
         founders: The owners that effort "balanced" found, with their figures.
         strong: Owners from presets of best quality, if these ran before effort "balanced".
-        nets: The nets of `hypergraph`, in the form that kernels read.
     """
 
     hypergraph: Hypergraph
@@ -193,8 +191,7 @@ class RowJob(RefiningJob):
     def _first_ways(self, effort: str, more: int) -> Iterator[Callable[[], Owner | None]]:
         """Yield functions that make the search's first partition, the best way for the graph first.
 
-        All other partitioners of graphs follow, and last the built-in partitioner. For `more`, see
-        `begin`.
+        All other partitioners of graphs follow, and last the built-in. For `more`, see `begin`.
         """
         beginnings, seed = self.beginnings(effort), self.options.seed
         for each in beginnings:
@@ -218,8 +215,7 @@ class RowJob(RefiningJob):
     def _start_by_tightest(self, how: Beginning, seed: int) -> Owner | None:
         """Make a start that balances only the constraint with the smallest allowed imbalance.
 
-        Return None if no such start pays (`plancc.search.starts.tightest`), or if V-cycles cannot
-        correct its overload.
+        Return None if no such start pays (`tightest`), or V-cycles cannot correct its overload.
         """
         one = tightest(self.degrees, self.limits)
         if how.how.clustered or one is None or self.num_parts == 1 or len(self.nets.pins) == 0:
@@ -235,10 +231,7 @@ class RowJob(RefiningJob):
         return owner
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Return the starts for this kind of graph, the best first.
-
-        The list is empty if the model determines the start.
-        """
+        """Return the starts for this kind of graph, best first; [] if the model sets the start."""
         if not self.starts_by_kind:
             return []
         of_matrix = self.hypergraph.vertex_weights, self.size, self.num_parts
@@ -305,15 +298,12 @@ class RowJob(RefiningJob):
         Partitioners run with one thread, so that the same seed gives the same owners.
 
         Parameters:
-            problem: The problem to partition.
             adapter: The partitioner; None: the best installed, which `base` then always gets.
             seeds: Seeds of the runs; results after the first are kept in `ready`.
-            preset: Preset of the partitioner; None: its default.
             share: Share of the remaining time that the partitioner may use; None: all.
             needed: Whether a failure causes a warning.
             limits: Limits of the parts in this problem; None: the search's limits.
-            label (int32[n], optional): Cluster of every vertex, if the problem's vertices are
-                clusters.
+            label (int32[n], optional): Cluster of every vertex, if clusters are partitioned.
         """
         time_limit = limit = self.options.time_limit or np.inf
         starts = adapter is None and problem is self.base
@@ -455,11 +445,9 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Run one V-cycle from one or two partitions; return and record its result.
 
+        Only vertices that share a part in `owner` and `other` are merged.
+
         Parameters:
-            owner: The partition from which the V-cycle begins.
-            rng: Source of random numbers.
-            step: Name of the step.
-            other: A second partition; only vertices that share a part in both are merged.
             cuts: Presets of the minimum cuts on every level; None: no cuts.
             prices: For each sweep, the price of overweight; None: the default prices.
         """
@@ -508,13 +496,12 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Improve a start's owners by sweeps, then by up to `cycles` V-cycles; return the best.
 
-        In sweeps of the first kind, parts may exceed their limits for a while; in the second,
-        never. Thin graphs, such as road networks, get only the second kind, since the first makes
-        their starts worse.
+        Sweeps of the first kind let parts exceed their limits for a while, the second kind does
+        not. Thin graphs, such as road networks, get only the second kind: the first worsens their
+        starts.
 
         If several constraints let the start of a thin graph exceed a limit, a V-cycle comes first:
-        it moves clusters to neighbouring parts, where sweeps would move single vertices to distant
-        parts.
+        it moves clusters to neighbouring parts, where sweeps move single vertices to distant parts.
 
         `cuts`: see `cycle`. `quick`: whether to use the presets of effort "fast", which treat
         graphs of kind "even" like thin graphs.
@@ -580,8 +567,7 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Refine owners for the objective, or combine them with the owners `other`.
 
-        `other` works only for the expected volume. `cycles`: number of V-cycles; None: the default
-        of the pass.
+        `other`: only for the expected volume. `cycles`: V-cycles; None: the default of the pass.
         """
         begin = wall_seconds()
         if self.expectation is None:

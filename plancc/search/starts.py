@@ -14,8 +14,8 @@ thin   like even, but few rows are boundary rows, as in road networks: the resul
 =====  ===========================================================================================
 
 A start that balances several weights has more boundary rows. So graphs of kind even first get a
-start that balances only the tightest limit (`tightest`); the start is kept if it respects all
-limits. On a thin graph, it may exceed the other limits slightly.
+start that balances only the tightest limit (`tightest`). The start is kept if it respects the other
+limits too (nearly, on a thin graph).
 """
 
 from __future__ import annotations
@@ -88,8 +88,7 @@ def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str, num_parts: 
 def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str:
     """Return the kind of a graph, a key of `KIND_NUMBERS`.
 
-    ``boundary`` is the share of boundary rows in the first partition; None: the kind is "hubs" or
-    "even".
+    Without `boundary`, the first partition's share of boundary rows, return "hubs" or "even".
     """
     kind = "hubs" if has_hubs(degree) else "even"
     if boundary is not None and boundary > KINDS.wide:
@@ -100,11 +99,8 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
     """Return the limits for a start that balances only the tightest constraint, or None.
 
-    The tightest constraint has the smallest allowed imbalance. The result is None if
-
-    - there is only one constraint, or another constraint is as tight;
-    - the graph has hubs, so that the weights of its vertices differ too much;
-    - a part's slack is below the weight of `Starts.least_slack` average vertices.
+    None for a single constraint or equally tight constraints, for hubs, and if a part's slack is
+    below the weight of `Starts.least_slack` average vertices.
     """
     first, *others = sorted(limits.apart(), key=lambda each: float(each.epsilon[0]))
     slack = first.epsilon[0] * len(degree) / limits.num_parts
@@ -123,16 +119,9 @@ def beginnings(
 ) -> Iterator[Beginning]:
     """Yield the starts that installed partitioners declare for a kind of graph, the best first.
 
-    Yield nothing if the best partitioner of graphs declares no starts; the caller then chooses by
-    `auto_rank`.
-
-    Parameters:
-        kind: A key of `KIND_NUMBERS`.
-        effort: Name of the effort.
-        weights (int64[n] or int64[n, num_constraints]): Vertex weights.
-        num_nonzeros, num_parts: Sizes; some starts are only for a range of these.
-        beside: Whether to add starts that pay only beside others, with few parts.
-        mild: The result of `is_mild` for the degrees.
+    Yield nothing if the best partitioner of graphs declares none; callers then use `auto_rank`.
+    `beside`: whether to add starts that pay only beside others, with few parts. `mild`: see
+    `is_mild`.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     first = next((adapter for adapter in ranked if adapter.available()), None)

@@ -3,8 +3,8 @@
     class TestMine(PartitionerTests):
         name = "mine"
 
-Install your package first (``pip install -e .``): the checks find extensions by entry points. They
-need pytest. The checks for transports are in ``plancc_runtime.testing``.
+The checks need pytest, and find extensions by entry points: install your package first (``pip
+install -e .``). The checks for transports are in ``plancc_runtime.testing``.
 """
 
 import inspect

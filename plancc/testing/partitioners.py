@@ -111,10 +111,7 @@ class PartitionerTests:
             self.owner(problem, 3, 1e300)
 
     def test_weights_and_costs(self, adapter: Adapter) -> None:
-        """The partitioner accepts weights of 0, sums above `max_total`, and several constraints.
-
-        One of the constraints may have only weights of 0.
-        """
+        """The partitioner accepts weights of 0, even constraints of zeros, and large weights."""
         for problem in self.problems(adapter):
             ones = problem.vertex_weights
             some = (np.arange(len(ones)) % 3 == 0).astype(np.int64)

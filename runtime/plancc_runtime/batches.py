@@ -34,8 +34,7 @@ class Batch:
         number: Index of the batch in the run, from 0.
         graphs: One graph for every layer, beginning with the first layer.
         rows (int64[m]): Local rows of the batch: indices into features, labels and masks.
-        targets (bool[m]): Whether the loss counts each row: only seed vertices if neighbours are
-            drawn.
+        targets (bool[m]): Whether the loss counts each row: all, or only drawn seed vertices.
     """
 
     number: int
@@ -57,8 +56,7 @@ def drawn_batches(
 ) -> Iterator[Batch]:
     """Yield the mini-batches of all epochs. The call and each step of the iteration are collective.
 
-    `of_rank`: the plan's header, and this rank's part. For the rest see
-    `plancc_runtime.graph.Graph.batches`.
+    `of_rank`: the plan's header, and this rank's part. For the rest see `Graph.batches`.
     """
     (header, part), transport = of_rank, resources.transport
     given = {"sampler": sampler, "layers": layers, "seed": seed, "epochs": epochs, **options}

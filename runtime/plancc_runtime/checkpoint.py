@@ -1,7 +1,6 @@
 """Checkpoints: files from which training resumes with the same results to the bit.
 
-A checkpoint is a safetensors file, complete or missing, with other data as JSON in its metadata
-under "plancc".
+A checkpoint is a safetensors file, complete or absent; JSON in its metadata has all other data.
 
     DIR/last.safetensors    weights and buffers under their names in the network, the optimiser's
                             state as "optimizer/<parameter>/<name>", the best weights as "best/..."
@@ -75,7 +74,7 @@ class _Facts:
 
     Attributes:
         plan: Content hash of the plan.
-        epoch: Number of epochs that were trained when the checkpoint was written.
+        epoch: Number of trained epochs.
         options: All options of the run that wrote the checkpoint, by name.
         best: The best validation loss so far, with `Validation.weights` None.
     """
@@ -117,8 +116,6 @@ class Checkpoints:
     Raises:
         InputError: If the folder has a checkpoint and the run does not resume, or the reverse, or
             if another run writes into the folder.
-        OutputError: If the folder cannot be made.
-        BackendUnavailable: If safetensors is not installed.
     """
 
     def __init__(self, options: TrainOptions, content: str, transport: Transport) -> None:
@@ -272,8 +269,7 @@ class Checkpoints:
     def _newest(self) -> tuple[Path, _Facts, dict[str, Tensor], str]:
         """Find the newest checkpoint that is undamaged on all ranks. Collective.
 
-        Return path, JSON values, tensors and digest; add the names of damaged checkpoints to
-        `_damaged`.
+        Return path, JSON values, tensors and digest; add names of damaged files to `_damaged`.
         """
         transport, reasons, found = self._transport, [], None
         for name in transport.gather(self._names())[0]:
@@ -397,8 +393,7 @@ def _write_file(
 def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
     """Return the facts and tensors that `_write_file` wrote, and the digest of both (`_digest`).
 
-    Raise `_Damaged` if the file is missing, cut off or changed, and `_Unfit` if this version cannot
-    read it.
+    Raise `_Damaged` for a missing, cut or changed file, `_Unfit` if this version cannot read it.
     """
     from safetensors import SafetensorError, safe_open
 

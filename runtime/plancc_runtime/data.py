@@ -46,15 +46,13 @@ class LocalData:
             grid splits columns. With `features_on_disk`, a mapped file with its own dtype.
         num_features: Number of feature columns over all ranks that share these rows.
         first_column: Index of this rank's first feature column among all feature columns.
-        labels (int64[num_rows], bool or float[num_rows, num_classes]): Labels of all rows, by kind
-            of targets (`plancc_runtime.targets`).
+        labels (int64[num_rows], bool or float[num_rows, num_classes]): Labels or targets of all
+            rows.
         num_classes: Number of classes, or of real numbers to predict per vertex.
         splits (dict of str to int64[m]): Local labelled rows of every split; "train" always exists.
         split_sizes: For every split, the number of its labelled vertices on all ranks.
-        target: Kind of targets; computes the loss and the scores.
         totals: Divisor of every split's mean loss: its vertices' weights over all ranks, or 1.
         replaced_masks: Splits whose masks in the plan were replaced by random masks.
-        random_features, random_labels: Whether features and labels are random.
         row_type (int64[num_rows] or None): Vertex type of every row, if the plan has types.
         seeds: Seed vertices of a mini-batch, if the task draws them.
     """
@@ -96,13 +94,9 @@ class LocalData:
     ) -> LocalData:
         """Return the data of a mini-batch, with features of all own rows. Collective.
 
-        The only split is "train": the batch's targets that are training vertices.
-
-        Parameters:
-            rows (int64[m]): Local rows of the batch's vertices that this rank owns.
-            targets (bool[m]): Whether the loss counts the output of each row.
-            size: Number of training targets of all ranks; None: the ranks count them.
-            seeds: Seed vertices that the task drew, if any; then `size` is ignored.
+        The only split is "train": training vertices among the local `rows` that `targets`, bool[m],
+        marks. `size` is their number on all ranks; None: the ranks count. `size` is ignored with
+        `seeds`.
         """
         chosen = np.flatnonzero(targets & self._training[rows])
         device = self.labels.device
@@ -138,18 +132,9 @@ def load_data(
 ) -> LocalData:
     """Return the vertex data of this rank's rows. Collective.
 
-    Without a train mask, all labelled vertices are training vertices; masks drawn by `split`
-    replace the plan's.
-
-    Parameters:
-        dtype (torch.dtype): Dtype of the features.
-        options: Options of the run; `classes` may exceed the plan's number.
-        device: Device of all tensors.
-        plan: The plan's name, for messages.
-        learnt: The vertices that training may use; by default all.
-
-    Raises:
-        InputError: If an option contradicts the plan's data, or no training vertex has a label.
+    Without a train mask, all labelled vertices train. Masks drawn by `split` replace the plan's.
+    Training may use only the vertices `learnt`. Raise InputError if an option contradicts the
+    plan's data, or no training vertex has a label.
     """
     data, split = part.vertex_data, options.split
     labels, classes, num_vertices = _labels(part, options, transport)
@@ -205,8 +190,7 @@ def _labels(
 ) -> tuple[npt.NDArray[Any], int, int]:
     """Return the rank's labels or targets, or random classes, and two numbers. Collective.
 
-    The first is the number of classes, or columns of targets; the second, the number of vertices,
-    or 0 for targets.
+    The numbers are classes (or columns of targets), and vertices (or 0 for targets).
     """
     data = part.vertex_data
     if data.targets is not None:
@@ -313,8 +297,8 @@ def _weights(
 ) -> Tensor:
     """Return the weight of each class's vertices in the loss, float64[num_classes]. Collective.
 
-    Balanced weight of a class with c of n training vertices, if k classes have vertices: n / (k c)
-    (King and Zeng 2001); without vertices: 1.
+    Balanced weight: n / (k c) for c of n training vertices, if k classes have vertices (King and
+    Zeng 2001); 1 for a class without vertices.
     """
     classes = options.classes or classes
     weights = torch.ones(classes, dtype=torch.float64)
@@ -335,8 +319,7 @@ def _weights(
 def read_class_weights(path: str, classes: int) -> npt.NDArray[np.float64]:
     """Return the class weights in a text file (a number per line) or .npy file, float64[classes].
 
-    Raise InputError if the file is unreadable or has another length, or a weight is negative or not
-    finite.
+    Raise InputError if the file is unreadable, or a weight missing, negative or not finite.
     """
     try:
         found = np.load(path) if path.endswith(".npy") else np.loadtxt(path, np.float64, ndmin=1)

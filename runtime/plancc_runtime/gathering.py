@@ -74,10 +74,7 @@ The arrays are None on a rank that does not collect."""
 def named_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.ndarray]:
     """Convert `rows` to NumPy arrays by name; a single tensor or array gets the name "row".
 
-    Floating-point numbers of less than 4 bytes become float32.
-
-    Parameters:
-        of: Name of `rows` in error messages.
+    Floating-point numbers of less than 4 bytes become float32. `of` names `rows` in messages.
 
     Raises:
         InputError: If a value is no dense array of numbers with `num_rows` rows, or names repeat.
@@ -170,7 +167,6 @@ class RowsOfRank:
 
     Attributes:
         vertices (int[num_rows]): Vertex of every row.
-        num_vertices: Number of vertices on all ranks.
         contributes: Whether this rank contributes; False if its rows are copies.
     """
 
@@ -231,16 +227,8 @@ def save_rows(
 ) -> None:
     """Write the rows of all ranks with the ids of their vertices to one file. Collective.
 
-    Rank 0 holds one block of rows at a time.
-
-    Parameters:
-        path: Name of the file; see `rowfiles.check_name`.
-        arrays: Mapping of names to array[num_rows, ...].
-        ids: Ids of the vertices; None if numbers are ids.
-
-    Raises:
-        InputError, OutputError, BackendUnavailable, PlanError: On all ranks; no half-written file
-            is left.
+    Rank 0 holds one block of rows at a time. After an error, no half-written file is left. `ids` is
+    None if vertex numbers are ids.
     """
     name = fspath(path)
     with transport.agreement():

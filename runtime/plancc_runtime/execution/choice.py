@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 def agree(plan: str | PathLike[str] | Slice, task: LearningTask, num_ranks: int) -> Drawn | None:
     """Check that plan and options fit each other; return sampler and population of mini-batches.
 
-    The result is None for a full batch. Not collective. `task.header` comes from
-    `slices.run_header`.
+    None for a full batch. Not collective. `task.header` comes from `slices.run_header`.
     """
     header, options = task.header, task.options
     if options.kernel != "auto":
@@ -51,10 +50,7 @@ def execution_of(
 ) -> Execution:
     """Return the execution that the options ask for. Collective.
 
-    Parameters:
-        task: Learning task that `check_layout` accepts.
-        part: This rank's slice, with rows in the order of `layouts.order.order_rows`.
-        drawn: Sampler and population of mini-batches; None for a full batch.
+    `check_layout` must have accepted the task; `part` has rows in the order of `layouts.order`.
     """
     options = task.options
     if is_own(options.model):
@@ -188,7 +184,7 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
 
 
 def check_widths(task: LearningTask, data: LocalData) -> None:
-    """Raise InputError if a layer has fewer columns than process columns. Not collective."""
+    """Raise InputError if a layer has fewer columns than the process grid. Not collective."""
     header, options = task.header, task.options
     if header.grid is not None:
         hidden = [options.hidden] * (options.layers > 1)

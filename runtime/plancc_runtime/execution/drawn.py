@@ -28,7 +28,6 @@ class Drawn:
     """Sampler, population and seed vertices of mini-batches; the same on every rank.
 
     Attributes:
-        sampler: Sampler of the mini-batches.
         population: Vertices to draw from, and the pattern if the sampler reads it.
         per_epoch: Number of mini-batches in an epoch.
         remark: Remark on the sampler for the user; "" if there is none.
@@ -48,9 +47,9 @@ class Drawn:
     ) -> Drawn:
         """Return a copy from which mini-batches can be drawn. Not collective.
 
-        If `by_owners`, owners of rows draw without the whole pattern, and only this attribute is
-        set. Otherwise the pattern is read from `plan` (not from a slice), and a batch is drawn to
-        find errors now.
+        With `by_owners`, owners draw without the whole pattern: only this attribute is set.
+        Otherwise the pattern is read from `plan` (if no slice), and a batch is drawn to find
+        errors.
 
         Raises:
             InputError, PlanError: If the plan is damaged, or no mini-batch can be drawn.

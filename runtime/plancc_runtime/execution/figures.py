@@ -1,7 +1,6 @@
 """Counts how many words an epoch sends, before the epoch is executed.
 
-Layers list their steps, graphs count the words of a step (`LayerGraph.counts`), and this module
-adds the words.
+Layers list their steps, and graphs count the words of a step (`LayerGraph.counts`).
 """
 
 from __future__ import annotations
@@ -29,9 +28,7 @@ def figures_of(
 ) -> Figures:
     """Return the words that all ranks send in an epoch, with and without `passes`. Collective.
 
-    Parameters:
-        passes: Passes that are on; "overlap" does not change the words.
-        whole, live: Views of an epoch without and with the pass "dead-rows".
+    `whole`, `live`: views of an epoch without and with the pass "dead-rows".
     """
     on = [name for name in PASSES if name in passes and name != "overlap"]
     counted = [words_of_pass(network, whole.graphs, plain=True)]
@@ -125,10 +122,9 @@ def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[s
 
 
 def steps_remark(network: Network, view: View, sent: Counter[str], transport: Transport) -> str:
-    """Compare the words that layers sent with the words that their steps list. Collective.
+    """Compare the words `sent` in training on `view` with the words of listed steps. Collective.
 
-    Return a remark on the first layer whose counts differ, or "". `sent` comes from
-    `stages_counted`; `view` was trained on.
+    Return a remark on the first layer whose counts differ, or "".
     """
     wrong = ""
     for k, graph in enumerate(view.graphs):

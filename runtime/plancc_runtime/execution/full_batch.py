@@ -194,12 +194,7 @@ def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
 
 
 class Columns:
-    """Features of own rows and of all halo rows.
-
-    Parameters:
-        own (Tensor[num_inputs, width]): Features of own rows.
-        halo (Tensor[num_halo, width]): Features of all halo rows.
-    """
+    """Features of own rows, [num_inputs, width], and of all halo rows, [num_halo, width]."""
 
     def __init__(self, own: Tensor, halo: Tensor) -> None:
         self._own, self._halo = own, halo

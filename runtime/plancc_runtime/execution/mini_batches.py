@@ -1,19 +1,16 @@
 """Epochs in mini-batches.
 
 With the pass `constant`, halo features are fetched once, before the first step; if memory is short,
-only the most used. If no dropout changes the features X, the product A X is computed before the
-step.
+only the most used. If no dropout changes the features X, A X is computed before the step.
 
 With `overlap`, mini-batches are made in two stages: during step k, the features of batch k + 1 are
-fetched, and batch k + 2 is drawn. If every rank draws whole batches, a rank with several cores
-draws in a separate thread, to which torch leaves a core.
+fetched, and batch k + 2 is drawn. If every rank draws whole batches, ranks with several cores draw
+in a separate thread. If no rank has such a thread, ranks exchange the messages of both stages
+between the layers of a step, at the same points on all ranks. Three batches then compete for the
+caches, so the first steps also try to make batches between steps. The quicker way is kept.
 
-If no rank has such a thread, messages of both stages are exchanged between the layers of a step, at
-the same points on all ranks. The data of three batches then compete for the caches, so the first
-steps also try to make batches between steps, and later steps use the quicker way.
-
-With `dead-rows`, a layer computes only the rows that the next layer reads; this needs a sampler
-that draws a separate block for every layer.
+With `dead-rows`, a layer computes only the rows that the next layer reads, if the sampler draws a
+separate block for every layer.
 """
 
 from __future__ import annotations
@@ -87,12 +84,10 @@ class BatchShare:
 
 
 class UnderWay:
-    """A rank's share of the next mini-batch, made in rounds of messages during a training step.
+    """A rank's share of mini-batch `number`, made in rounds of messages during a training step.
 
     Parameters:
-        number: Index of the mini-batch in the run, from 0.
         rounds: Rounds that make the share. The first round starts at once.
-        traffic: Traffic of this rank.
         timed: Function that returns a context, which measures the time of a round.
 
     Attributes:
@@ -193,13 +188,8 @@ class MiniBatches(FullBatch):
     def _try(self, tried: tuple[list[float], list[float]], number: int, seconds: float) -> None:
         """Record a step's seconds, to choose between two ways to make mini-batches. Collective.
 
-        Batches are made between steps or beside steps, in turns of `TURN` steps. The way with the
-        shorter median on the slowest rank is kept.
-
-        Parameters:
-            tried: Seconds of steps with batches made between steps, and beside steps.
-            number: Index of the step in the run, from 0.
-            seconds: Time of the step.
+        Batches are made between or beside steps (indices 0 and 1 of `tried`), in turns of `TURN`
+        steps. The way with the shorter median on the slowest rank is kept.
         """
         if number % TURN >= UNTIMED:
             tried[self._ahead].append(seconds)
@@ -266,10 +256,9 @@ class MiniBatches(FullBatch):
         return max(int(SHARE_OF_OWN * size), LEAST_CACHE)
 
     def _kept(self, data: LocalData) -> BoolArray | None:
-        """Choose the halo rows whose features are cached: bool[num_halo]. Collective.
+        """Choose the halo rows whose features are cached, bool[num_halo]. Collective.
 
-        They are the rows that the first `COUNTED` steps use most; None if every rank lacks the
-        memory for one row.
+        The first `COUNTED` steps use these rows most. None if every rank lacks memory for a row.
         """
         number = len(self._draws.halo)
         size = data.features.shape[1] * self._type.itemsize
@@ -336,8 +325,7 @@ class MiniBatches(FullBatch):
     ) -> Rounds[tuple[Tensor, Tensor | None]]:
         """Return a mini-batch's features `View.x`, and the features of halo rows. Collective.
 
-        Features that the cache lacks are fetched. The second result is None without a cache, or if
-        x includes halo rows.
+        Halo features are None without a cache, or if in x. Features not in the cache are fetched.
         """
         cache = self._cache
         own = features if self._in_place else rows_of(features, share.local.inputs).to(self._type)
@@ -417,8 +405,7 @@ class MiniBatches(FullBatch):
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
         """Draw mini-batch `number`, and make the graph of each of its blocks.
 
-        A single rank also copies `features`. Collective if every rank draws only for its own rows
-        (`OwnerDraws`).
+        A single rank also copies `features`. Collective if ranks draw only own rows (`OwnerDraws`).
         """
         which: RowsOfBlocks = "live" if "dead-rows" in self._passes else "all"
         local = yield from self._draws.share(number, "in place" if self._in_place else which)

@@ -53,17 +53,13 @@ class Execution(ABC):
     Attributes:
         kernel: Name of the kernel of local products.
         off (dict of str to str): Reasons why requested passes are off, by pass.
-        evaluates (bool): Whether training computes an evaluation's outputs, for all rows; known
-            after `prepare`.
+        evaluates (bool): Whether training computes an evaluation's outputs; known after `prepare`.
         sampler (str): Sampler of mini-batches, with its options; "" for a full batch.
         steps_per_epoch (int): Number of mini-batches per epoch; 0 for a full batch.
-        alike (bool): Whether all epochs compute the same products and send messages of the same
-            sizes.
+        alike (bool): Whether all epochs compute the same products and send equally long messages.
         remarks (list of str): Remarks for the user on the layers, known after the first epoch.
-        drawing (str): Phrase that says whether mini-batches are made between or during steps, and
-            why; "" if not yet known, or if only one way is possible.
-        repeats (bool): Whether an epoch may be repeated from the same weights: no epoch leaves
-            messages in flight.
+        drawing (str): Whether mini-batches are made between or during steps, and why, or "".
+        repeats (bool): Whether an epoch may run again from the same weights; no messages in flight.
     """
 
     sampler = ""
@@ -106,13 +102,9 @@ class Execution(ABC):
     def epoch(
         self, learner: Learner, data: LocalData, number: int, evaluate: bool, rate_of: RateOf
     ) -> EpochResult:
-        """Execute one epoch. Collective.
+        """Execute one epoch on the data that `prepare` returned. Collective.
 
-        Parameters:
-            data: Data that `prepare` returned.
-            number: Index of the epoch in the run, from 0.
-            evaluate: Whether to score the outputs; possible only if `evaluates` is true.
-            rate_of: Function that returns the learning rate.
+        `evaluate`: whether to score the outputs; possible only if `evaluates` is true.
         """
         where, view, transport = f"epoch {number}", self.view(number), self._transport
         with stages_counted(learner.network, transport) if self._counts else nullcontext() as sent:
@@ -154,8 +146,7 @@ class Execution(ABC):
     def _fix_input(self, view: View, network: Network, data: LocalData) -> LocalData:
         """Store in `view.fixed` what the first layer reads instead of the features. Collective.
 
-        Return the data to train with; if no layer reads the features afterwards, features of 0
-        rows.
+        Return the data to train with; features have 0 rows if no layer reads them afterwards.
         """
         view.fixed = network.fixed(view.graphs[0], data.features)
         view.graphs[0].release_buffers()  # these buffers are as wide as the features

@@ -4,19 +4,19 @@ Velickovic et al., *Graph Attention Networks*, ICLR 2018, Equations 3 to 6, for 
 
     a[e] = exp(LeakyReLU(source[j] + target[i]) - c[i]),   out[i] = sum of a[e] scale[e] x[j] / Z[i]
 
-Here source[j] and target[i] are the scores of column j and row i, c[i] is a constant that prevents
-overflow, scale[e] is the dropout factor of nonzero e = (i, j), and Z[i] is the sum of a[e] over the
-nonzeros of row i. In each branch of the LeakyReLU, a[e] is a factor of the column times a factor of
-the row. So exponentials are computed once per vertex, not once per nonzero. The factors are scaled
-by the largest source; `factors` returns None if they would still underflow.
+Here source[j] and target[i] are the scores of column j and row i, c[i] prevents overflow, scale[e]
+is the dropout factor of nonzero e = (i, j), and Z[i] is the sum of a[e] over row i. In each branch
+of the LeakyReLU, a[e] is a factor of the column times a factor of the row. So exponentials are
+computed once per vertex, not once per nonzero. The factors are scaled by the largest source;
+`factors` returns None if they would still underflow.
 
 Let P be the share of Z that the positive branch adds, and `positive` its share of out. If g is the
 gradient of out, the gradient of target[i] needs no loop over nonzeros:
 
     (1 - slope) (<g[i], positive[i]> - <g[i], out[i]> P[i])
 
-One thread sums a row, or a column, in the order of its nonzeros, so the bits do not depend on the
-number of threads. Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
+One thread sums a row, or a column, in order, so the bits do not depend on the number of threads.
+Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
 """
 
 from __future__ import annotations
@@ -101,7 +101,6 @@ def factors(
     Parameters:
         source (Tensor[n, h]): Score of every column.
         target (Tensor[m, h]): Score of every row.
-        slope: Slope of the LeakyReLU below 0.
     """
     rows = pattern.rows
     if not rows.native or rows.index.dtype != torch.int32 or not len(rows.index) or slope > 1:
@@ -139,7 +138,6 @@ def attention(
     Parameters:
         prepared: Result of `factors`.
         x (Tensor[n, h d]): For every column, the row that is summed; contiguous.
-        slope, scale, mean: As in `Attended`.
         bias (Tensor[h d], or Tensor[d] if `mean`; optional): Bias of the result.
 
     Returns:
@@ -169,10 +167,8 @@ def attention_adjoint(
     Parameters:
         g (Tensor[m, h d], or Tensor[m, d] if `mean`): Gradient of the result; contiguous.
         vectors (Tensor[2, h d] or Tensor[1, h d]): Source of column j is <x[j], vectors[0]>, in
-            every head; target of row i is <x[places[i]], vectors[1]>, or independent of x without
-            vectors[1].
-        places (int64[m], optional): For every row, the column of its own vertex; by default i for
-            row i.
+            every head; target of row i is <x[places[i]], vectors[1]>, if there is a vectors[1].
+        places (int64[m], optional): Column of every row's own vertex; by default i for row i.
 
     Returns:
         back (Tensor[n, h d]): Gradient of x, including the gradient through sources and targets.
@@ -233,8 +229,7 @@ def _run(stage: int, side: PatternSide, kept: Attended, arrays: dict[int, Tensor
 def _compiled(dtype: torch.dtype) -> Any:
     """Return `_stages` as a C function, whose code numba caches.
 
-    Its argument is the address of a *call*: an int64 array of addresses and sizes
-    (`kernels.claims`).
+    Its argument is the address of a *call*: int64 addresses and sizes (`kernels.claims`).
     """
     return cfunc("void(CPointer(int64))")(_call32 if dtype == torch.float32 else _call64)
 

@@ -20,9 +20,8 @@ def numbered(device: torch.device) -> torch.device:
 class SparseMatrix(ABC):
     """A sparse matrix A[m, n], stored for products with dense blocks.
 
-    Parameters:
-        matrix (csr_matrix[m, n]): The matrix, whose arrays may be kept and must not change.
-        dtype (torch.float32 or torch.float64): Type of the values, of x and of out.
+    The arrays of `matrix` may be kept, and must not change. `dtype` is the type of values, x and
+    out.
 
     Attributes:
         name: Name of the kernel in `KERNELS`.
@@ -44,20 +43,15 @@ class SparseMatrix(ABC):
         """Write the rows of A x to rows `rows` of `out`, or add them if `add`; other rows stay.
 
         The same inputs give the same bits; if the kernel never splits a row, also with other
-        numbers of threads. Terms are added in the order of the row's nonzeros, or column block by
-        column block.
+        numbers of threads. Terms of a row are added in order, or column block by column block.
 
         Parameters:
-            x (Tensor[n, d]): Contiguous, with the matrix's dtype and device; must not overlap
-                `out`.
-            out (Tensor[m, d], or Tensor[>= m, d] if `rows` is given): Contiguous; old values are
-                read only if `add`.
-            add: Whether the product is added to the old values of `out`.
+            x (Tensor[n, d]): Contiguous, of the matrix's dtype and device; no part of `out`.
+            out (Tensor[m, d], or Tensor[>= m, d] with `rows`): Contiguous; read only if `add`.
             rows (Tensor, int64[m], optional): Distinct rows of `out`; by default row k for row k.
 
         Raises:
-            InputError: If a shape, dtype, device or memory layout is wrong, or a row is outside
-                `out`.
+            InputError: If a shape, dtype, device or layout is wrong, or a row is outside `out`.
         """
         m, n = self.shape
         width = x.shape[-1]
