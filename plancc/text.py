@@ -45,10 +45,7 @@ def _replacement(c: str) -> str:
 
 
 def shown(value: object, most: int = MOST_SHOWN) -> str:
-    """Return a value from outside for a message: printable, at most `most` characters.
-
-    Bytes are read as UTF-8. A string that is cut ends with three dots.
-    """
+    """Return a printable value of at most `most` characters; three dots end a cut string."""
     if isinstance(value, bytes | bytearray | memoryview):
         text = bytes(value[: 4 * most + 4]).decode("utf-8", "replace")
     else:

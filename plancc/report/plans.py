@@ -103,10 +103,7 @@ class Report:
         return Spending(search_seconds(self.provenance), self.epoch.seconds)
 
     def pays_over(self, other: Report | None = None) -> Payoff:
-        """Return how many shorter epochs save this plan's search time.
-
-        The plan is compared with `other`, or with a random partition if `other` is None.
-        """
+        """Return how many shorter epochs repay the search; by default against random owners."""
         random = Spending(0.0, self.epoch.random)
         return self.spending.pays_over(random if other is None else other.spending)
 
@@ -239,10 +236,7 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 
 
 class _Source:
-    """An open plan file, from which data are read when a figure needs them.
-
-    If there are fewer ranks than parts, the figures are per rank.
-    """
+    """An open plan file, read when a figure needs data; figures are per rank, not per part."""
 
     def __init__(self, file: PlanFile, num_ranks: int) -> None:
         self.file, self.num_ranks = file, num_ranks
@@ -254,10 +248,7 @@ class _Source:
         return self.file.read_plan()
 
     def epoch(self, basis: Basis, random_epoch: bool) -> EpochTimes:
-        """Return the predicted times; for the parameters see `report`.
-
-        The matrix is read only if the time of a random partition has to be predicted.
-        """
+        """Return the predicted times; for the parameters see `report`."""
         try:
             tables = read_tables(self.file.path, self.num_ranks if self.merged else None)
         except InputError as error:  # no prediction for merged parts of this layout
@@ -292,10 +283,7 @@ class _Source:
         return traffic_of(read_tables(self.file.path, blocks=False))
 
     def random(self, counted: bool) -> Metrics:
-        """Return the figures of a random partition.
-
-        The figures are counted if `counted` is True or if the file does not have them.
-        """
+        """Return the figures of a random partition, counted if `counted` or if not recorded."""
         recorded = None if self.merged or counted else self.file.metrics("random_")
         return recorded or summarize(self.random_parts)
 

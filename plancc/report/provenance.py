@@ -40,10 +40,7 @@ def recorded_dims(provenance: Mapping[str, Any]) -> list[int] | None:
 
 
 def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan's provenance with its JSON strings parsed.
-
-    Values that cannot be parsed stay strings.
-    """
+    """Return a plan's provenance with its JSON strings parsed; other strings stay strings."""
     machine = recorded_machine(provenance)
     values = {
         "tried": read_tried(provenance),

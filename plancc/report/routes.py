@@ -112,10 +112,7 @@ class Busiest(NamedTuple):
 
     @classmethod
     def of(cls, steps: Iterable[StepTraffic]) -> Self:
-        """Return the busiest part's counts for steps that run one after another.
-
-        Every part's rows and messages are summed over the steps before the busiest part is chosen.
-        """
+        """Return the busiest part's counts, summed over steps that run one after another."""
         sent, received, *messages = (sum(each) for each in zip(*steps, strict=True))
         rows, most = (int(np.maximum(*ends).max()) for ends in ((sent, received), messages))
         return cls(rows, most, int(sent.sum()))
@@ -152,10 +149,7 @@ class RelayCost:
 
 
 def chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> Topology | None:
-    """Return the topology `given`, or else the topology in the plan's provenance, or else None.
-
-    Raise InputError if `given` does not fit the number of ranks or the plan's process grid.
-    """
+    """Return `given`, or else the recorded topology, or None; InputError for an unfit `given`."""
     grid = file.header.grid
     exchanges_rows = grid is None or grid.exchanges_rows
     if given is not None:

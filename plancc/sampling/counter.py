@@ -97,20 +97,14 @@ def _grid(n: Any) -> Any:
 
 
 def first_of(n: int, size: int, key: np.uint64) -> npt.NDArray[np.int32]:
-    """Draw `size` of the numbers 0..n - 1, all sets equally likely; ascending, int32[min(size, n)].
-
-    The numbers are the first in the random order that `key` determines.
-    """
+    """Draw `size` of the numbers 0..n - 1 by `key`, all sets equally likely; ascending, int32."""
     found: npt.NDArray[np.int32] = ascending(random_order(n, 0, min(size, n), key).astype(np.int32))
     return found
 
 
 @njit(cache=True, nogil=True)
 def random_order(n: int, first: int, last: int, key: Any) -> Any:
-    """Return places first..last - 1 of a random order of 0..n - 1, int64[last - first].
-
-    `key` determines the order.
-    """
+    """Return places first..last - 1 of the random order of 0..n - 1 by `key`, int64."""
     found = np.empty(last - first, dtype=np.int64)
     for k in range(len(found)):
         found[k] = at_place(np.int64(first + k), n, key)

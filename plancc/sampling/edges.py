@@ -46,10 +46,7 @@ class EdgeSampler(Sampler):
 
 
 class EdgeBatch(Batch):
-    """A mini-batch of `EdgeSampler`: a nonzero is kept if its random number is below `keep`.
-
-    The random numbers depend on `key`.
-    """
+    """A mini-batch of `EdgeSampler`, which keeps nonzeros whose random number is below `keep`."""
 
     def __init__(self, population: Population, keep: float, key: np.uint64) -> None:
         self.population = population

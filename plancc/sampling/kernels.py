@@ -85,10 +85,7 @@ def induced(indptr: Any, indices: Any, rows: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def diagonal(indptr: Any, indices: Any, i: Any) -> Any:
-    """Return the position of nonzero (i, i) among the nonzeros of row i, sorted by column.
-
-    Without such a nonzero, return the number of nonzeros in the row.
-    """
+    """Return the position of nonzero (i, i) in row i; the row's length if there is none."""
     return place_in(indices[indptr[i] : indptr[i + 1]], i)
 
 

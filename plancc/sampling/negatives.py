@@ -38,20 +38,14 @@ def drawn_negatives(
 def ends_of_negatives(
     numbers: Int64Array, num_vertices: int, total: int, epoch: tuple[int, int]
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the source and target vertices of the negatives with indices `numbers`, int64[m] each.
-
-    For the other parameters, see `drawn_negatives`.
-    """
+    """Return sources and targets of the negatives `numbers`, int64[m]; see `drawn_negatives`."""
     key, n = key_of(*epoch, NEGATIVES_KEY), np.uint64(num_vertices)
     first = _below(key, np.array([total], np.int64), n)[0]
     return (first + numbers) % num_vertices, _below(key, numbers, n)
 
 
 def _below(key: np.uint64, places: Int64Array, bound: np.uint64) -> Int64Array:
-    """Return a random number below `bound` for every place, int64[m].
-
-    The same as ``counter.below(counter.bits(key, place), bound)``, but in NumPy.
-    """
+    """Return ``counter.below(counter.bits(key, place), bound)`` for all places, by NumPy."""
     bits = mix.in_python(key ^ mix.in_python(places.astype(np.uint64)))
     found: Int64Array = (((bits >> _HALF) * bound) >> _HALF).astype(np.int64)
     return found

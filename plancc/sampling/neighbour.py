@@ -83,10 +83,7 @@ class NeighbourSampler(SizedSampler):
         return NeighbourBatch(population, seeds, self.fanouts, key)
 
     def seeds_of_owner(self, owned: OwnedRows, key: np.uint64) -> Int64s:
-        """Return the owner's rows that are seed vertices of the mini-batch with key `key`.
-
-        The rows are ascending.
-        """
+        """Return the owner's rows that are seed vertices of a mini-batch; ascending."""
         rows = owned.chosen(first_of(owned.available, self.batch_size, key))
         found: Int64s = ascending(rows[rows >= 0])
         return found
@@ -216,10 +213,7 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
 
 @njit(cache=True, nogil=True)
 def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) -> None:
-    """Write the positions of the nonzeros that a row keeps into `kept`; see `subsets`.
-
-    `kept` has the right length; `nonzeros` is the number of nonzeros of the row.
-    """
+    """Fill `kept` with the positions of the nonzeros that a row keeps; see `subsets`."""
     if len(kept) == nonzeros:
         for place in range(nonzeros):
             kept[place] = place

@@ -186,10 +186,7 @@ class SizedSampler(Sampler):
 def draw(
     sampler: Sampler, population: Population, seed: int, number: int, stream: int = SHOWN
 ) -> Batch:
-    """Draw a mini-batch by `Sampler.batch`, and check the result.
-
-    Raise InputError if the result is not a `Batch` with `Sampler.num_blocks` blocks.
-    """
+    """Draw a mini-batch; InputError unless it is a `Batch` with `Sampler.num_blocks` blocks."""
     batch = sampler.batch(population, seed, number, stream)
     if not isinstance(batch, Batch) or batch.num_blocks != sampler.num_blocks:
         raise InputError(

@@ -181,10 +181,7 @@ class EdgeJob(RefiningJob):
         yield from self._rows_first()
 
     def assigned(self) -> Member:
-        """Return owners for a matrix that the model does not suit.
-
-        Model libra finds the owners, unless rows are fixed or parts have capacities.
-        """
+        """Return owners for a matrix that the model does not suit, by libra or by rows."""
         if not self.combines or self.options.capacities is not None:
             return self.from_rows(self.options.seed)
         begin, matrix, options = wall_seconds(), self.matrix, self.options
@@ -293,10 +290,7 @@ class EdgeJob(RefiningJob):
     def refine(
         self, owners: Owners, objective: str, seed: int, rounds: int | None = None
     ) -> Member:
-        """Move single nonzeros and rows to other parts to lower the objective; return the result.
-
-        By default, the effort sets `rounds` for the volume, else `RefineEdges.rounds`.
-        """
+        """Move single nonzeros and rows to other parts to lower the objective."""
         begin = wall_seconds()
         if rounds is None:
             rounds = self.how.rounds if objective == "volume" else RefineEdges.rounds
@@ -325,11 +319,7 @@ class EdgeJob(RefiningJob):
                 population[population.index(worse)] = child
 
     def combined(self, one: Member, two: Member, number: int) -> Member:
-        """Combine two owners by a V-cycle on the fine-grain hypergraph; return the new owners.
-
-        Only vertices that are in the same part in both are merged. `number`, the combination's
-        index, and the search's seed determine the random numbers.
-        """
+        """Combine two owners by a V-cycle on the fine-grain hypergraph; `number`: for the seed."""
         begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])
         sweeps = Sweeps(replace(self.limits, weights=nets.weight), rng, self.deadline)

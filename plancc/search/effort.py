@@ -219,10 +219,7 @@ def _balanced(job: RowJob) -> list[Owners]:
 
 
 def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
-    """Let the strongest partitioner cut the graph, and return the owners; None if it failed.
-
-    The weights of the edges estimate how many rows mini-batches send over them.
-    """
+    """Let the strongest partitioner cut the graph, and return the owners; None if it failed."""
     cut, job.cut_made = expectation.cut(job.graph, job.num_parts), True
     share, seeds = EXPECTED.cut_share, [job.options.seed]
     return job.start(cut, strongest(cut), seeds=seeds, share=share, needed=False)
@@ -245,10 +242,7 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
 
 
 def _cuts(job: RowJob) -> Cuts | None:
-    """Return the presets of the minimum cuts in V-cycles; None if V-cycles run no minimum cuts.
-
-    V-cycles run none if there are few parts, or if minimum cuts follow at the end (`_is_mesh`).
-    """
+    """Return the presets of the minimum cuts in V-cycles; None for few parts and for meshes."""
     return None if _is_mesh(job) or job.few else CUTS
 
 
@@ -297,10 +291,7 @@ def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
 
 
 def _merged(job: RowJob, best: Member, rest: Sequence[Member]) -> Member:
-    """Combine `best` with the first partitions in `rest`, one after another, by V-cycles.
-
-    Further V-cycles and minimum cuts follow if these are worth their time.
-    """
+    """Combine `best` with the first partitions in `rest`, one by one, and improve the result."""
     seed, few, mesh, how = job.options.seed, job.few, _is_mesh(job), _combined(job)
 
     def worthwhile(member: Member) -> bool:
@@ -354,10 +345,7 @@ def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
 
 
 def _seeds_of_first(job: RowJob, effort: str) -> int:
-    """Return how often effort "balanced" will repeat the first start of `effort` with other seeds.
-
-    One process can make all these starts. Return 0 if "balanced" begins with another kind of start.
-    """
+    """Return how often "balanced" will repeat the first start of `effort` with other seeds."""
     turns, most = _turns(job)
     names = [each.name for each, _ in turns[: 1 + most]]
     first = [each.name for each in job.beginnings(effort)[:1]]
@@ -365,10 +353,7 @@ def _seeds_of_first(job: RowJob, effort: str) -> int:
 
 
 def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
-    """Improve the best of the partitions `found` by V-cycles; used only for few parts.
-
-    Return the improved partitions first, then the others unchanged.
-    """
+    """Improve the best of `found` by V-cycles; return improved partitions first, then the rest."""
     members = sorted(found)
     seed, cycles, kept = job.options.seed, job.kind_numbers.scout_cycles, _combined(job).kept
     chains = [(member, seed + k, cycles) for k, member in enumerate(members[:kept])]
@@ -376,10 +361,7 @@ def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
 
 
 def _strong(job: RowJob) -> list[Member]:
-    """Run every installed partitioner with its best preset, and V-cycles on each result.
-
-    Starts that the search has made, that fail, or for which no time is left, are left out.
-    """
+    """Run all partitioners' best presets, then V-cycles; leave out failed and repeated starts."""
     seed = job.options.seed
 
     def make(how: Beginning) -> Member | None:

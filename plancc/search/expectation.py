@@ -52,10 +52,7 @@ class Expectation(Protocol):
         """The hypergraph on which refinement lowers the expected volume."""
 
     def refiner(self, cycles: int | None = None, polishes: bool = True) -> RefineVolume:
-        """Return the pass that lowers the expected volume on `problem`.
-
-        `polishes`: whether the pass also runs minimum cuts and local searches, which take longer.
-        """
+        """Return the pass that lowers the expected volume; `polishes`: with slow searches too."""
 
     def cut(self, graph: WeightedGraph, num_parts: int) -> WeightedGraph:
         """Return the graph with edge weights, so that the cut estimates the expected volume."""
@@ -82,10 +79,7 @@ def expectation_of(
     seed: int,
     threads: int = 1,
 ) -> Expectation:
-    """Return the expected volume for a model's sampler: exact if possible, else sampled.
-
-    The result does not depend on `threads`; `weights` are vertex weights, int64[n] or int64[n, c].
-    """
+    """Return the expected volume for a model's sampler: exact if possible, else sampled."""
     source = model.source(matrix)
     recipe = _recipe(model, source, num_parts, seed)
     if model.batches == AUTO:

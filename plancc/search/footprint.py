@@ -115,18 +115,12 @@ def cycling(sizes: ProblemSizes) -> int:
 
 
 def lowering(sizes: ProblemSizes) -> int:
-    """Return the bytes of matrix and plan while owners are turned into a plan.
-
-    Tables of messages and the random partition are included.
-    """
+    """Return the bytes of matrix, plan, messages and random partition while a plan is made."""
     return matrix(sizes) + 16 * sizes.nonzeros + 40 * sizes.rows + sizes.data
 
 
 def work(sizes: ProblemSizes, effort: str, clustered: bool) -> Work:
-    """Estimate the memory of a compilation; `effort` is "" if there is no search.
-
-    `clustered`: whether partitioners get clusters of vertices instead of all vertices.
-    """
+    """Estimate a compilation's memory; `clustered`: partitioners get clusters, not vertices."""
     found = {"read": reading(sizes) + sizes.data, "normalise": normalising(sizes) + sizes.data}
     if effort:
         held = matrix(sizes) + nets(sizes) + sizes.data

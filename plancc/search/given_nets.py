@@ -27,10 +27,7 @@ from plancc.search.starts import Beginning, beginnings, highest
 
 
 def check_fixed(fixed: Owner, limits: Limits) -> None:
-    """Raise InputError if the fixed vertices of a part alone weigh more than a part may.
-
-    `fixed`: part of every fixed vertex, int32[num_vertices]; -1 for free vertices.
-    """
+    """Raise InputError if the vertices fixed to a part (-1: free) weigh more than a part may."""
     held, most = fixed >= 0, limits.limit
     load = replace(limits, weights=limits.weights[held]).load(fixed[held])
     if (load > most).any():
@@ -126,10 +123,7 @@ class HypergraphJob(RowJob):
         return begin
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Return the starts that partitioners of hypergraphs can make, the best first.
-
-        Efforts below best get only one start: the best partitioner with its default preset.
-        """
+        """Return the starts of hypergraph partitioners, best first; below effort best, only one."""
         if self.given is not None:
             return []
         weights = self.hypergraph.vertex_weights

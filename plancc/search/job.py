@@ -137,10 +137,7 @@ class RefiningJob(Job, ABC):
 
     @abstractmethod
     def refine_for(self, owners: Owners, seed: int, cycles: int | None) -> Member:
-        """Refine owners for the objective, and add the result to the record of the search.
-
-        `cycles`: number of V-cycles; None: the default of the pass.
-        """
+        """Refine owners for the objective, by `cycles` V-cycles if given; record the result."""
 
     def refine_objective(
         self, owners: Sequence[Owners], cycles: int | None = None, first: int = 0

@@ -203,10 +203,7 @@ def _grown(
 
 
 def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -> list[Member]:
-    """Make new members for a restart of the search, from every start with up to two seeds.
-
-    At most ``EVOLUTION.size - 1`` members are made; failed members are left out.
-    """
+    """Make up to ``EVOLUTION.size - 1`` members for a restart; leave failed members out."""
     until = wall_seconds() + EVOLUTION.restart_share * job.deadline.seconds_left()
     tasks = [(start, (seed + k) % 2**31) for k in range(2) for start in starts]
     found = _grow(job, tasks[: EVOLUTION.size - 1], until, first_seconds / EVOLUTION.restart_share)
@@ -257,10 +254,7 @@ def _parents(population: Members, rng: np.random.Generator) -> tuple[Member, Mem
 def _child(
     job: RowJob, one: Member, two: Member | None, number: int, prices: tuple[float, ...]
 ) -> Member:
-    """Make a child by a V-cycle from one or two members; improve it by minimum cuts if they pay.
-
-    `number` and the search's seed determine the random numbers. `prices`: see `RowJob.cycle`.
-    """
+    """Make a child from one or two members by a V-cycle, and by minimum cuts if they pay."""
     rng = np.random.default_rng([job.options.seed, 1, number])
     step = f"{'combined' if two is not None else 'mutated'} {number + 1}"
     other = None if two is None else two.owner

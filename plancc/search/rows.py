@@ -271,10 +271,7 @@ class RowJob(RefiningJob):
         return self.start(problem, how.adapter, seeds=[seed], **given)
 
     def scattered(self, seed: int) -> Owner:
-        """Draw random owners, and add them to the record of the search's steps.
-
-        Random owners suffice as a start for sweeps in a graph without clusters.
-        """
+        """Draw random owners, the start for sweeps in graphs without clusters; record the step."""
         begin = wall_seconds()
         owner = random_owner(len(self.nets.weight), self.num_parts, seed, self.limits.capacities)
         self.note(f"random seed {seed}", begin, Owners(owner))
@@ -372,10 +369,7 @@ class RowJob(RefiningJob):
         return state_of(self.nets, owner, self.num_parts)
 
     def note_state(self, step: str, begin: float, state: State) -> Member:
-        """Add a step, which began at `begin`, with the owners of a state to the record of trials.
-
-        A state is a partition with its counts, in the form that kernels change.
-        """
+        """Add a step that began at `begin`, with the owners of `state`, to the record of trials."""
         seconds = wall_seconds() - begin
         return self.record.add(step, seconds, self.member_of(state))
 
@@ -392,10 +386,7 @@ class RowJob(RefiningJob):
         return Member(self.limits.overload(state.sums), value, rows, owners, state.spread)
 
     def row_owner(self, owner: Owner) -> Owner:
-        """Return the owners of the matrix's rows, given owners of the search's vertices.
-
-        Rows and vertices differ only if fixed vertices are merged (`plancc.search.given_nets`).
-        """
+        """Return the owners of rows, given owners of vertices, some of which are merged rows."""
         return owner
 
     def member(self, owner: Owner) -> Member:
@@ -410,28 +401,19 @@ class RowJob(RefiningJob):
         return Sweeps(self.limits, rng, self.deadline, threads=threads, numbers=numbers)
 
     def refined(self, step: str, owner: Owner, sweeps: Sweeps, *refiners: Refiner) -> Member:
-        """Improve owners by `refiners`, one after another; add the result to the record as `step`.
-
-        Each refiner changes a state (see `note_state`) in place, without coarser levels.
-        """
+        """Improve owners by `refiners`, one after another; record the result as step `step`."""
         begin, state = wall_seconds(), self.state(owner)
         for refine in refiners:
             refine(sweeps, self.nets, state)
         return self.note_state(step, begin, state)
 
     def minimum_cuts(self, owner: Owner, cuts: Cuts) -> Member:
-        """Improve owners by minimum cuts between neighbouring parts; return and record the result.
-
-        Neither volume nor overload rises; `owner` is not changed.
-        """
+        """Improve owners by minimum cuts of neighbouring parts; volume and overload never rise."""
         sweeps = self.sweeps(np.random.default_rng(0))  # minimum cuts use no random numbers
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))
 
     def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """Improve owners by wide minimum cuts and local searches; return and record the result.
-
-        The improvement is worth the time if every part exchanges rows with few other parts.
-        """
+        """Improve owners by wide minimum cuts and local searches, for parts with few neighbours."""
         return self.refined("polished", owner, self.sweeps(rng), Sweeps.polish)
 
     def cycle(
@@ -468,10 +450,7 @@ class RowJob(RefiningJob):
         return one and able
 
     def improve(self, member: Member, seed: int) -> Member:
-        """Improve `member` by a V-cycle of the library that `improver` finds.
-
-        Return `member` itself if it is better or the library fails.
-        """
+        """Improve `member` by a V-cycle of `improver`'s library; keep `member` if it is better."""
         limit = min(self.options.time_limit or np.inf, self.deadline.seconds_left())
         begin, stop, problem = wall_seconds(), self.deadline.stopped, self.hypergraph
         try:
@@ -534,10 +513,7 @@ class RowJob(RefiningJob):
         cuts: Cuts | None = None,
         rng: np.random.Generator | None = None,
     ) -> Member:
-        """Run up to `cycles` V-cycles from the best owners so far, first `best`; return the best.
-
-        Stop when a V-cycle finds nothing better.
-        """
+        """Run up to `cycles` V-cycles, first from `best`, until no better owners are found."""
         rng = rng or np.random.default_rng([seed, 3])
         for k in range(1, cycles + 1):
             if self.deadline.passed() or self.is_least(best):

@@ -49,10 +49,7 @@ class Beginning:
 
 
 def has_hubs(degree: npt.NDArray[np.int64]) -> bool:
-    """Whether vertices with many neighbours have a large share of the edges (`Kinds`).
-
-    `degree`, int64[n], is the number of neighbours of every vertex.
-    """
+    """Whether vertices with many neighbours have a large share of the edges (`Kinds`)."""
     total = int(degree.sum())
     if total == 0:
         return False
@@ -72,10 +69,7 @@ def is_uneven(degree: npt.NDArray[np.int64], than: float = KINDS.uneven) -> bool
 
 
 def is_mild(degree: npt.NDArray[np.int64]) -> bool:
-    """Whether degrees do not differ very much (`Kinds.mild`).
-
-    If so, METIS is as fast on a graph with hubs as on a mesh.
-    """
+    """Whether degrees differ so little that METIS is as fast with hubs as on a mesh."""
     return not is_uneven(degree, KINDS.mild)
 
 

@@ -61,10 +61,7 @@ class PartitionerTests:
     def owner(
         self, problem: Problem, num_parts: int, epsilon: float = 0.1, seed: int = 1
     ) -> npt.NDArray[np.int32]:
-        """Run the partitioner, check the result, and return the owners.
-
-        A part may be heavier than allowed only if a warning says so.
-        """
+        """Return owners by the partitioner; parts may be too heavy only if a warning says so."""
         given, options = deepcopy(problem), PartitionOptions(self.name, None, epsilon, seed)
         result = partition(problem, num_parts, options)
         assert result.partitioner == self.name

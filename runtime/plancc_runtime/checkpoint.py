@@ -497,10 +497,7 @@ def _digest(text: str, tensors: dict[str, Tensor]) -> str:
 def _matching(
     path: Path, tensors: dict[str, Tensor], prefix: str, wanted: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the checkpoint's tensors under the names of `wanted`; the file's names have `prefix`.
-
-    Raise InputError if a tensor is missing, or if its shape or dtype differs from `wanted`.
-    """
+    """Return the tensors for the names in `wanted`; InputError if one is missing or unfit."""
     for name, value in wanted.items():
         found = tensors.get(prefix + name)
         if found is None or found.shape != value.shape or found.dtype != value.dtype:

@@ -236,10 +236,7 @@ def _check_data(
 
 
 def width_of(part: Part, options: TrainOptions) -> int:
-    """Return the number of feature columns, summed over the ranks that share a part's rows.
-
-    Without features, this is the number of columns of the random features.
-    """
+    """Return the number of feature columns, given or random, over the ranks that share rows."""
     features = part.vertex_data.features
     return (options.random_features or DEFAULT_FEATURES) if features is None else features.shape[1]
 
@@ -317,10 +314,7 @@ def _weights(
 
 
 def read_class_weights(path: str, classes: int) -> npt.NDArray[np.float64]:
-    """Return the class weights in a text file (a number per line) or .npy file, float64[classes].
-
-    Raise InputError if the file is unreadable, or a weight missing, negative or not finite.
-    """
+    """Return the class weights in a text or .npy file, float64[classes]; InputError if invalid."""
     try:
         found = np.load(path) if path.endswith(".npy") else np.loadtxt(path, np.float64, ndmin=1)
         weights = np.asarray(found, np.float64)
@@ -376,10 +370,7 @@ def _own_columns(part: Part, width: int) -> slice:
 def random_features(
     vertex: npt.NDArray[np.integer], width: int, seed: int, columns: slice = slice(None)
 ) -> npt.NDArray[np.float32]:
-    """Return random features, uniform in [-1, 1): float32[len(vertex), columns].
-
-    `columns` selects columns of the whole matrix, which has `width` columns.
-    """
+    """Return `columns` of random features [len(vertex), width], uniform in [-1, 1), float32."""
     stream = mix.in_python(vertex.astype(np.uint64) + mix.in_python(np.uint64(seed)))
     column = np.arange(width, dtype=np.uint64)[columns]
     result = np.empty((len(vertex), len(column)), np.float32)

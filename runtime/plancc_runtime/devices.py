@@ -11,10 +11,7 @@ from plancc_runtime.transport.base import Transport
 
 
 def own_device(name: str | torch.device, transport: Transport) -> torch.device:
-    """Return the device with this name; InputError if there is none.
-
-    For "cuda", the ranks of a machine get its CUDA devices round robin.
-    """
+    """Return the device `name`; for "cuda", round robin on a machine. InputError if missing."""
     try:
         device = torch.device(name)
     except RuntimeError:

@@ -175,19 +175,13 @@ class RowsOfRank:
     contributes: bool = True
 
     def among(self, rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> RowsOfRank:
-        """Return some local rows, with vertices numbered by position in `wanted`, int64[n].
-
-        All ranks chose `wanted` together.
-        """
+        """Return some local rows, with vertices numbered by their position in `wanted`."""
         order = np.argsort(wanted)
         places = order[np.searchsorted(wanted, self.vertices[rows], sorter=order)]
         return RowsOfRank(places, len(wanted), self.contributes)
 
     def within(self, vertices: slice) -> tuple[npt.NDArray[np.int64], RowsOfRank]:
-        """Return the local rows of a range of vertices, and a `RowsOfRank` of these rows alone.
-
-        The `RowsOfRank` numbers the vertices from the start of the range.
-        """
+        """Return local rows and `RowsOfRank` of a range of vertices, counted from its start."""
         there = (self.vertices >= vertices.start) & (self.vertices < vertices.stop)
         size, rows = vertices.stop - vertices.start, np.flatnonzero(there)
         return rows, RowsOfRank(self.vertices[rows] - vertices.start, size, self.contributes)
@@ -202,10 +196,7 @@ class RowsOfRank:
 def gather_rows(
     rows: RowsOfRank, array: np.ndarray, transport: Transport, everywhere: bool
 ) -> np.ndarray | None:
-    """Return the rows of all ranks in one array, in the order of their vertices. Collective.
-
-    If not `everywhere`, ranks other than 0 get None. For errors see `blocks`.
-    """
+    """Return all ranks' rows by vertex, on rank 0 or `everywhere`; else None. Collective."""
     columns_of({"rows": array}, transport)
     whole = None
     with transport.agreement():

@@ -407,10 +407,7 @@ class Graph(EdgeGraph):
 
 
 def check_rows(x: Tensor, rows: int, graph: Graph, ndim: int | None = None, of: str = "") -> None:
-    """Raise InputError unless x has `rows` rows, `ndim` axes, and the graph's dtype and device.
-
-    `ndim` None: any number of axes. `of` ends the message, such as " of type 'author'".
-    """
+    """Raise InputError unless x has `rows` rows, `ndim` axes, and the graph's dtype and device."""
     if not isinstance(x, Tensor):
         raise InputError(f"x is of type {type(x).__name__}; give torch.as_tensor(x)")
     if x.ndim == 0 or len(x) != rows or ndim not in (None, x.ndim):

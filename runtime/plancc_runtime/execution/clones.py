@@ -62,10 +62,7 @@ class LateFolds(FullBatch):
         return super().prepare(network)
 
     def view(self, epoch: int) -> View:
-        """Return the view for training in an epoch, counted from 0. Collective.
-
-        The method must be called for every epoch, in ascending order.
-        """
+        """Return the view for training in an epoch. Collective; call for all epochs in order."""
         if self._delay is not None:
             self._delay.epoch = epoch
             if "constant" in self._passes and epoch <= self._settled:

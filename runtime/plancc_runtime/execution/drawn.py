@@ -78,10 +78,6 @@ def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Dra
     """Return the sampler and population (without pattern) of mini-batches. Not collective.
 
     Options that the user leaves out have the values for which the plan was compiled.
-
-    Raises:
-        InputError: If the options do not fit each other, the plan or the model.
-        PlanError: If the plan is damaged.
     """
     options = task.options
     given = {name: getattr(options, name) for name in BATCH_OPTIONS}

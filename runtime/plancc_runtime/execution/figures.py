@@ -85,10 +85,7 @@ def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
 
 
 def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
-    """Return this rank's traffic for a layer's steps.
-
-    Steps whose result is known before the epoch (`LayerStep.at_hand`) are not counted.
-    """
+    """Return this rank's traffic for a layer's steps, without steps `LayerStep.at_hand`."""
     found = Counts.zero(1)
     for step in steps:
         if not step.at_hand:
@@ -98,10 +95,7 @@ def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
 
 @contextmanager
 def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[str]]:
-    """Count this rank's words in every stage of training (`Network.entered`) while in the context.
-
-    The counter is complete when the context ends.
-    """
+    """Count this rank's words in every stage (`Network.entered`) while in the context."""
     found, usual = Counter[str](), network.entered
     stage, before = "", transport.traffic.words_sent
 

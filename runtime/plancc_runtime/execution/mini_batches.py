@@ -303,10 +303,7 @@ class MiniBatches(FullBatch):
         return halo.take(buffers).to(self._type)
 
     def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
-        """Return the share with its features `x` and its `fixed` (see `BatchShare`). Collective.
-
-        `features`, [num_inputs, width], are the features of all own rows of the slice.
-        """
+        """Return the share with `x` and `fixed`, from `features` of all own rows. Collective."""
         if share.x is not None:
             return share
         x, halo = yield from self._features_of(share, features)
@@ -363,10 +360,7 @@ class MiniBatches(FullBatch):
         return share
 
     def _entered(self, entered: Callable[[str], object], stage: str) -> None:
-        """Run the next round of messages for every mini-batch that is being made. Collective.
-
-        ``entered(stage)`` is called first (`Network.entered`).
-        """
+        """Call ``entered(stage)``, then run a round of messages for each share. Collective."""
         entered(stage)
         if self._fetching is not None:
             self._fetching.go_on()
@@ -374,10 +368,7 @@ class MiniBatches(FullBatch):
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
-        """Draw mini-batch `number`, start to fetch its features, and return it. Collective.
-
-        If the fetch has begun already, only return the batch.
-        """
+        """Draw mini-batch `number` and start to fetch its features, unless begun. Collective."""
         fetching = self._fetching
         if fetching is None or fetching.number != number:
             drawing, self._drawing = self._draw(number, features), None
@@ -462,10 +453,7 @@ class MiniBatches(FullBatch):
         return EpochResult(mean, rate, Scores(accuracy=accuracy), steps)
 
     def batch(self, number: int, data: LocalData) -> tuple[View, LocalData, BatchShare]:
-        """Return a step's view, its data, and this rank's share of the mini-batch. Collective.
-
-        `number` is the step's index in the run, from 0; `data` are the training data of own rows.
-        """
+        """Return a step's view, its data, and this rank's share of the mini-batch. Collective."""
         self._clock.enter("batch")
         share = self._share(number, data.features)
         local, outputs = share.local, None

@@ -189,10 +189,7 @@ def attention_adjoint(
 
 
 def _inner(side: PatternSide, kept: Attended, g: Tensor) -> Tensor:
-    """Return the gradients of target[i], [m, h]; write <g[i], out[i]> to `kept.row[i, 3]`.
-
-    g is the gradient of the result `out` of `attention`.
-    """
+    """Return the gradients of target[i], [m, h]; write <g[i], out[i]> to `kept.row[i, 3]`."""
     scores = g.new_empty(len(side), kept.heads)
     _run(INNER, side, kept, {G: g, SCORES: scores})
     return scores
@@ -386,10 +383,7 @@ def _dot(y, to, x, first, d):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _stages(call, dtype):  # type: ignore[no-untyped-def]
-    """Claim blocks of rows (or columns) and compute them, until no block is left, in every thread.
-
-    The call names the stage: the result, the gradients of the rows, or of the columns.
-    """
+    """Claim blocks of rows or columns and compute the call's stage, until no block is left."""
     stage, num_blocks = call[STAGE], call[NUM_BLOCKS]
     blocks = carray(pointer(call[BLOCKS]), num_blocks + 1, np.int64)
     while True:

@@ -64,10 +64,7 @@ class SparseMatrix(ABC):
 
     @abstractmethod
     def _multiply(self, x: Tensor, out: Tensor, add: bool, rows: Tensor | None) -> None:
-        """Do the work of `multiply`, which has checked the arguments.
-
-        The matrix has at least one row, and x at least one column.
-        """
+        """Do the work of `multiply` for checked arguments, with at least one row and column."""
 
     def _check(self, what: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
         if tensor.shape != shape or tensor.dtype != self.dtype or not tensor.is_contiguous():
