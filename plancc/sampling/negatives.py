@@ -23,8 +23,8 @@ def drawn_negatives(
 ) -> tuple[Int64Array, Int64Array]:
     """Return source and target of the negatives whose sources are in `vertices`, int64[k] each.
 
-    A source is an index in `vertices`, a target is a vertex. Every vertex is the source of ``total
-    / num_vertices`` negatives, rounded up or down. `epoch`: random seed, and index of the epoch.
+    A source is an index in `vertices`, a target is a vertex. Every vertex has `total` /
+    `num_vertices` negatives, rounded up or down. `epoch`: random seed, and index of the epoch.
     """
     key, n = key_of(*epoch, NEGATIVES_KEY), np.uint64(num_vertices)
     first = _below(key, np.array([total], np.int64), n)[0]

@@ -40,8 +40,7 @@ def check_fixed(fixed: Owner, limits: Limits) -> None:
 def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around | None:
     """Return the smaller problem in which fixed vertices are merged; None if no vertex is fixed.
 
-    `fixed`: part of every fixed vertex, int32[num_vertices]; -1 for free vertices. Raise InputError
-    if too few vertices are free.
+    `fixed`: part of every vertex; -1: free. Raise InputError if too few vertices are free.
     """
     if (fixed < 0).all():
         return None

@@ -147,8 +147,7 @@ class Record:
     def add(self, step: str, seconds: float, member: Member) -> Member:
         """Add a step to the record, and return its member.
 
-        Of equally good members, the owners with smaller bytes are kept, whichever thread ends
-        first.
+        Of equally good members, the smaller owners by bytes are kept, whichever thread ends first.
         """
         with self._lock:
             best = self.best

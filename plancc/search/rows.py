@@ -476,14 +476,12 @@ class RowJob(RefiningJob):
         """Improve a start's owners by sweeps, then by up to `cycles` V-cycles; return the best.
 
         Sweeps of the first kind let parts exceed their limits for a while, the second kind does
-        not. Thin graphs, such as road networks, get only the second kind: the first worsens their
-        starts.
+        not. Thin graphs, such as road networks, get only the second kind: the first worsens starts.
 
         If several constraints let the start of a thin graph exceed a limit, a V-cycle comes first:
         it moves clusters to neighbouring parts, where sweeps move single vertices to distant parts.
 
-        `cuts`: see `cycle`. `quick`: whether to use the presets of effort "fast", which treat
-        graphs of kind "even" like thin graphs.
+        `quick`: whether to use the presets of effort "fast", which treat "even" graphs as thin.
         """
         rng, best = np.random.default_rng(seed), self.member(owner)
         thin, even = self.kind == "thin", quick and self.kind == "even"

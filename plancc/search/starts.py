@@ -93,8 +93,8 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
     """Return the limits for a start that balances only the tightest constraint, or None.
 
-    None for a single constraint or equally tight constraints, for hubs, and if a part's slack is
-    below the weight of `Starts.least_slack` average vertices.
+    None for equally tight constraints, for hubs (whose weights differ too much), and if a part's
+    slack is below the weight of `Starts.least_slack` average vertices.
     """
     first, *others = sorted(limits.apart(), key=lambda each: float(each.epsilon[0]))
     slack = first.epsilon[0] * len(degree) / limits.num_parts
@@ -114,8 +114,7 @@ def beginnings(
     """Yield the starts that installed partitioners declare for a kind of graph, the best first.
 
     Yield nothing if the best partitioner of graphs declares none; callers then use `auto_rank`.
-    `beside`: whether to add starts that pay only beside others, with few parts. `mild`: see
-    `is_mild`.
+    `beside`: whether to add starts that pay only beside others, with few parts.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     first = next((adapter for adapter in ranked if adapter.available()), None)

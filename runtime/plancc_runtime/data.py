@@ -95,8 +95,7 @@ class LocalData:
         """Return the data of a mini-batch, with features of all own rows. Collective.
 
         The only split is "train": training vertices among the local `rows` that `targets`, bool[m],
-        marks. `size` is their number on all ranks; None: the ranks count. `size` is ignored with
-        `seeds`.
+        marks. `size` is their number on all ranks; None: the ranks count, unless there are `seeds`.
         """
         chosen = np.flatnonzero(targets & self._training[rows])
         device = self.labels.device

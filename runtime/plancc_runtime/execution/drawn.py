@@ -48,8 +48,7 @@ class Drawn:
         """Return a copy from which mini-batches can be drawn. Not collective.
 
         With `by_owners`, owners draw without the whole pattern: only this attribute is set.
-        Otherwise the pattern is read from `plan` (if no slice), and a batch is drawn to find
-        errors.
+        Otherwise the pattern is read from `plan` (if no slice), and a batch is drawn as a test.
 
         Raises:
             InputError, PlanError: If the plan is damaged, or no mini-batch can be drawn.

@@ -322,7 +322,7 @@ class MiniBatches(FullBatch):
     ) -> Rounds[tuple[Tensor, Tensor | None]]:
         """Return a mini-batch's features `View.x`, and the features of halo rows. Collective.
 
-        Halo features are None without a cache, or if in x. Features not in the cache are fetched.
+        Halo features are None without a cache, or if x has halo rows. Uncached rows are fetched.
         """
         cache = self._cache
         own = features if self._in_place else rows_of(features, share.local.inputs).to(self._type)
