@@ -1,8 +1,6 @@
 """Make strings from outside safe for display.
 
-Strings from files, options and other libraries may have any length, and may hold control
-characters. The message of every error and every warning passes through `message`, all other text
-that is printed through `printable`.
+Every error and warning passes through `message`, all other printed text through `printable`.
 """
 
 from __future__ import annotations
@@ -32,8 +30,8 @@ def docstring(declared: type) -> str:
 def printable(text: object) -> str:
     """Return the text in one line, without characters that cannot be seen.
 
-    Line ends, tabs and unusual spaces become spaces. Control characters, and invisible characters
-    that reverse or hide text, become U+FFFD.
+    Line ends, tabs and unusual spaces become spaces; control characters and characters that reverse
+    or hide text become U+FFFD.
     """
     words = str(text)
     if words.isprintable():
@@ -47,10 +45,7 @@ def _replacement(c: str) -> str:
 
 
 def shown(value: object, most: int = MOST_SHOWN) -> str:
-    """Return a value from outside for a message: printable, at most `most` characters.
-
-    Bytes are read as UTF-8. A string that is cut ends with three dots.
-    """
+    """Return a printable value of at most `most` characters; three dots end a cut string."""
     if isinstance(value, bytes | bytearray | memoryview):
         text = bytes(value[: 4 * most + 4]).decode("utf-8", "replace")
     else:
@@ -70,11 +65,9 @@ def first_line(error: Exception) -> str:
 
 
 def message(sentence: object) -> str:
-    """Make a sentence that contains values from outside safe for display.
+    """Make a sentence safe for display: a printable line of at most `MOST_MESSAGE` characters.
 
-    Returns:
-        One printable line of at most `MOST_MESSAGE` characters. Words and quoted strings of more
-        than `MOST_SHOWN` characters are cut in the middle.
+    Words and quoted strings of more than `MOST_SHOWN` characters are cut in the middle.
     """
     text = str(sentence)
     if len(text) > 2 * MOST_MESSAGE:

@@ -36,10 +36,8 @@ def usable_cores() -> set[int]:
 def in_chunks(work: Callable[[int, int], Result], load_ptr: npt.NDArray[np.int64]) -> list[Result]:
     """Call ``work(first, last)`` for ranges of items, in threads; return the results in order.
 
-    Parameters:
-        work: Function that processes items ``first..last-1``; it must release the GIL.
-        load_ptr (int64[items + 1]): For each item, the sum of the loads of all items before it;
-            the last entry is the total load. All ranges have about the same load.
+    `work` must release the GIL. Ranges have about equal loads; `load_ptr`, int64[items + 1], has
+    the summed load before each item.
     """
     items = len(load_ptr) - 1
     if load_ptr[-1] < LEAST_LOAD:

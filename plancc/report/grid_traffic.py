@@ -1,6 +1,6 @@
 """Words that are sent for one product A H on a process grid, by kind.
 
-A broadcast of m words among g ranks counts as g - 1 times m words, as in the runtime.
+A broadcast of m words among g ranks counts as (g - 1) m words.
 """
 
 from __future__ import annotations
@@ -25,22 +25,15 @@ KINDS = {
 
 @dataclass(frozen=True)
 class ProductTraffic:
-    """Words that all ranks send in one forward product, by the kind of data that is sent.
+    """Words that all ranks send in one forward product, by the kind of data.
 
     Attributes:
         width: Number of columns of H.
-        rows: Words of rows of H, which are broadcast within process columns, or sent in messages if
-            only needed rows are sent.
-        sums: Words of partial sums, which ranks of a 3D grid add up if they have the same process
-            row and column, and different layers of the grid.
-        swapped: Words of the all-to-alls of feature plans. Before the product, they turn some whole
-            rows on every rank into some columns of all rows; after the product, they do the
-            reverse.
-        reduced: Words of all-reduces, in which the ranks that share a block of rows add up their
-            products (scheme "1.5d").
-        matrix: Words of blocks of A, which are broadcast within process rows (schemes "2d" and
-            "3d"). A block has a word for every value, every column number and every row, and one
-            more.
+        rows: Words of rows of H, sent by broadcasts or messages.
+        sums: Words of partial sums, added up over the layers of a 3D grid.
+        swapped: Words of the all-to-alls before and after the product of a feature plan.
+        reduced: Words of all-reduces of products (scheme "1.5d").
+        matrix: Words of broadcast blocks of A in CSR (schemes "2d" and "3d").
     """
 
     width: int
@@ -52,13 +45,9 @@ class ProductTraffic:
 
 
 def product_traffic(tables: Tables, width: int) -> ProductTraffic:
-    """Count the words of one product on a process grid.
+    """Count the words of one product on a process grid; `Tables.blocks` may be None.
 
     The products are Algorithms 1 to 3 of Tripathy et al. 2020, and Algorithm 2 of Wan et al. 2025.
-
-    Parameters:
-        tables: Sizes of a grid plan; `Tables.blocks` may be None.
-        width: Number of columns of H.
     """
     scheduler, step = scheduler_of(tables), Aggregate(width)
     works, words = scheduler.works(1, step), dict.fromkeys(KINDS.values(), 0)

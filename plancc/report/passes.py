@@ -1,7 +1,6 @@
 """Words and messages of one epoch of a GCN, depending on its passes and on boundary sampling.
 
-Costs are given with no pass on, then with one more pass each time. What is sent before training, in
-evaluations and in all-reduces is not counted.
+What is sent before training, in evaluations and in all-reduces is not counted.
 """
 
 from __future__ import annotations
@@ -24,10 +23,9 @@ class PassCost:
     """The cost of one epoch with some passes on.
 
     Attributes:
-        passes: Names of the passes that are on.
         words, messages: Words and messages that all parts send.
         max_words_sent, max_messages_sent: Words and messages of the part that sends most.
-        saved: The share of the words that these passes save, compared with no pass.
+        saved: Share of the words that the passes save, compared with no pass.
     """
 
     passes: list[str]
@@ -39,12 +37,9 @@ class PassCost:
 
     @classmethod
     def of(cls, passes: Sequence[str], sent: Counts, plain: PassCost | None) -> PassCost:
-        """Return the cost of an epoch, given what every rank sends.
+        """Return an epoch's cost from what every rank sends with `passes` on.
 
-        Parameters:
-            passes: Names of the passes that are on.
-            sent: Words and messages of every rank.
-            plain: The cost with no pass on; None if `passes` is empty.
+        `plain` is the cost with no pass on; None if `passes` is empty.
         """
         words = int(sent.words_sent.sum())
         return cls(
@@ -58,11 +53,7 @@ class PassCost:
 
 
 def added_passes(passes: Sequence[str], epoch: Callable[[Sequence[str]], Counts]) -> list[PassCost]:
-    """Return costs of an epoch with no pass on, then with one more pass each time.
-
-    `epoch`: function that takes the names of the passes that are on, and returns the words and
-    messages of every rank.
-    """
+    """Return costs of an epoch with no pass on, then with one more pass each time."""
     costs: list[PassCost] = []
     for number in range(len(passes) + 1):
         done = passes[:number]
@@ -75,12 +66,10 @@ class SampledCost:
     """The expected cost of one epoch with boundary sampling (BNS-GCN, Wan et al. 2022).
 
     Attributes:
-        rate: Probability p that a halo row is kept.
+        rate: Probability that a halo row is kept.
         words, messages: Expected words and messages of all parts, with all passes on.
-        saved: The share of the words that sampling saves, compared with rate 1.
-        max_memory, mean_memory: Maximum and mean over the parts of the bytes that Equation 4 of Wan
-            et al. 2022 gives for a part: (3 x own rows + p x halo rows) x input width, summed over
-            the layers, times 4 bytes.
+        saved: Share of the words that sampling saves, compared with rate 1.
+        max_memory, mean_memory: Maximum and mean of `equation_4` over the parts, in bytes.
     """
 
     rate: float
@@ -96,14 +85,8 @@ def sampled_costs(
 ) -> list[SampledCost]:
     """Return the expected cost of an epoch for each of these rates of boundary sampling.
 
-    At rate p, a message of s rows is sent if at least one of its rows is kept: with probability
-    1 - (1 - p)^s.
-
-    Parameters:
-        parts: Traffic of the exchange of all rows.
-        live (list of int64[num_messages]): For every layer, the number of rows of each message.
-        dims: Widths d_0..d_L.
-        rates: Rates in [0, 1].
+    A message of s rows is sent with probability 1 - (1 - rate)^s: if at least one row is kept.
+    `live` has the number of rows of each message, for every layer.
     """
     widths = moved_widths(dims, PASSES)
     full = sum(float(rows.sum()) * sum(two) for rows, two in zip(live, widths, strict=True))
@@ -126,8 +109,8 @@ def sampled_costs(
 
 
 def equation_4(parts: Traffic, dims: Sequence[int], rate: float = 1.0) -> npt.NDArray[np.float64]:
-    """Return the bytes that Equation 4 of Wan et al. 2022 gives for each part: float64[num_parts].
+    """Return the bytes of each part by Equation 4 of Wan et al. 2022, float64[num_parts].
 
-    `SampledCost` explains the equation. `rate` is its probability p.
+    A part needs 4 (3 x own rows + rate x halo rows) x input width bytes, summed over the layers.
     """
     return WORD_BYTES * sum(dims[:-1]) * (3 * parts.rows + rate * parts.received)

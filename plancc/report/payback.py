@@ -14,12 +14,7 @@ Payoff = float | str | None
 
 @dataclass(frozen=True)
 class Spending:
-    """Seconds for the search and for an epoch of a plan; None: unknown.
-
-    Attributes:
-        search: Seconds that finding the owners took.
-        epoch: Predicted seconds of an epoch.
-    """
+    """Seconds of the search for owners, and of a predicted epoch; None: unknown."""
 
     search: float | None
     epoch: float | None
@@ -27,9 +22,7 @@ class Spending:
     def pays_over(self, other: Spending) -> Payoff:
         """Return the number of shorter epochs that make up for this plan's longer search.
 
-        This plan is compared with the plan `other`. The number is 0 if this plan's search was not
-        longer, and `NEVER` if its epochs are not shorter. It is None if any of the times that are
-        compared is unknown.
+        0: the search is not longer; `NEVER`: epochs are not shorter; None: a time is unknown.
         """
         if self.epoch is None or other.epoch is None:
             return None
@@ -44,8 +37,7 @@ class Spending:
 def search_seconds(provenance: Mapping[str, Any]) -> float | None:
     """Return the wall-clock seconds that finding, refining and patching a plan's owners has taken.
 
-    The result is 0 if a model assigned the owners itself. It is None if the user gave a part
-    vector, or if the value is unreadable.
+    0: a model assigned the owners itself; None: owners are the user's, or the value is unreadable.
     """
     seconds = provenance.get("search_seconds", None if "partitioner" in provenance else 0.0)
     known = isinstance(seconds, int | float) and "model_part" not in provenance

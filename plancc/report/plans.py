@@ -1,9 +1,6 @@
 """The figures of a plan that `plancc inspect` and `plancc compare` print.
 
-The plan is checked first, some parts at a time. The whole plan is read if it is an edge plan, or if
-its process grid divides columns. Some figures also need the whole plan: figures for fewer ranks,
-training costs, the epoch time of a random partition, and the traffic of a random partition if the
-plan file does not contain that traffic.
+The plan is checked first, some parts at a time; only some figures need the whole plan in memory.
 """
 
 from __future__ import annotations
@@ -59,35 +56,22 @@ DIFFERENT = "figures of different matrices do not compare"
 
 @dataclass(frozen=True)
 class Report:
-    """Figures of a plan, and of a random partition with parts of equal size for comparison.
+    """Figures of a plan, and of a random partition with parts of equal size.
 
     Attributes:
-        path: Path of the plan file.
-        header, content_sha256: Header of the plan, and its content hash.
-        provenance: Provenance of the plan; `tried` (the steps of the search) is decoded to a list
-            of dicts.
-        vertex_data: Names of the vertex data in the plan.
-        num_ranks: Number of ranks: as many as parts, or fewer if parts are merged. For a grid plan
-            it is the number of ranks of the grid; `metrics`, `random` and `parts` then describe its
-            row plan.
+        provenance: Provenance of the plan; `tried` is decoded to a list of dicts.
+        num_ranks: Number of ranks; below the number of parts if parts are merged. A grid plan
+            counts its grid's ranks; `metrics`, `random` and `parts` describe its row plan.
         metrics, random: Figures of one product, for the plan and for the random partition.
-        parts: Load and traffic of every part in one product.
-        training, random_training: Costs of a training epoch, for the plan and for the random
-            partition. None unless the user gives widths.
-        sampled: Costs of an epoch for each rate of boundary sampling that the user gives.
-        epoch: Predicted time of an epoch, with its machine and widths.
-        topology: Traffic within and between nodes. The nodes are those that the user gives, or
-            those that the plan was compiled for; None if there are neither.
-        relays: Traffic of the busiest part of a plan with relays; None for other plans, and if
-            parts are merged.
-        product: Words of one product on the process grid; None if the plan has no grid.
-        on_grid: Costs of an epoch on the process grid; empty unless the user gives widths.
-        types, relations: Figures of the vertex types and relations; empty if parts are merged.
-        links: In a plan for link prediction: number of links by split, and number of rows and
-            messages of the exchange for links. Empty for other plans.
-        more: Figures that a caller adds, by their names in JSON. They are dataclasses with a method
-            ``facts(metrics)``, which returns pairs of strings for the table of facts.
-        ids_are_names: Whether the ids of vertices are strings.
+        training, random_training: Costs of an epoch, for plan and random partition, or None.
+        sampled: Costs of an epoch for each given rate of boundary sampling.
+        topology: Traffic within and between nodes; None if no nodes are given or recorded.
+        relays: Traffic with relays; None if there are none, or if parts are merged.
+        product: Words of one product on the process grid; None without a grid.
+        on_grid: Costs of an epoch on the process grid; empty without given widths.
+        types, relations: Figures of vertex types and relations; empty if parts are merged.
+        links: Links by split, and rows and messages of their exchange; empty without links.
+        more: Figures that a caller adds, by name in JSON; ``facts(metrics)`` returns table rows.
     """
 
     path: str
@@ -119,18 +103,12 @@ class Report:
         return Spending(search_seconds(self.provenance), self.epoch.seconds)
 
     def pays_over(self, other: Report | None = None) -> Payoff:
-        """Return the number of shorter epochs that save this plan's search time.
-
-        The plan is compared with another plan, or with a random partition if `other` is None.
-        """
+        """Return how many shorter epochs repay the search; by default against random owners."""
         random = Spending(0.0, self.epoch.random)
         return self.spending.pays_over(random if other is None else other.spending)
 
     def as_dict(self, per_part: bool = False) -> dict[str, Any]:
-        """Return the report as a dict that can be written as JSON.
-
-        `per_part`: whether to add the figures of every part.
-        """
+        """Return the report as a dict for JSON; `per_part` adds the figures of every part."""
         result: dict[str, Any] = {
             "path": self.path,
             "header": header_attributes(self.header),
@@ -188,29 +166,16 @@ def report(
     """Return the figures of a plan file.
 
     Parameters:
-        path: Path of the plan file.
-        dims: Widths d_0..d_L of the layers. If they are given, the report has costs of training:
-            words, messages and memory, or for a grid plan words and messages only. None: the report
-            has no such costs, and `Basis` chooses widths for the predicted epoch time.
-        num_ranks: Number of ranks. If it is smaller than the number of parts, several parts are
-            merged on a rank before anything is counted. None: one rank per part. Parts of a grid
-            plan cannot be merged.
+        dims: Widths d_0..d_L of the layers; None: no costs of training.
+        num_ranks: Number of ranks; if below the number of parts, parts are merged.
         machine: Machine of the predicted epoch; by default `Basis` chooses it.
-        topology: A topology of `num_ranks` ranks; by default the topology in the plan's provenance,
-            if it has this many ranks.
-        boundary_sampling: Rates in [0, 1] for which an epoch's costs are computed; `dims` must be
-            given too.
-        basis: Machine and widths for the predicted time, if several plans are compared; by default
-            they are chosen for this plan.
-        random_epoch: Whether to predict the epoch time of a random partition from the matrix, if
-            the plan does not record it.
+        topology: Topology of `num_ranks` ranks; by default the recorded topology if it fits.
+        boundary_sampling: Rates in [0, 1] for which epochs are counted; needs `dims`.
+        basis: Machine and widths that several compared plans share.
+        random_epoch: Whether to predict a random partition's epoch time if it is not recorded.
 
     Raises:
-        InputError: If the file is missing; if `num_ranks` is not in 1..num_parts; if the topology
-            has another number of ranks; if `dims` contradict the plan's features and labels; or if
-            `boundary_sampling` is given without `dims`, or for a plan that is not a row plan. For a
-            grid plan, also if a width is smaller than the number of process columns, or if a
-            topology is given but the ranks do not send each other single rows.
+        InputError: If an argument does not fit the plan, or the file is missing.
         PlanError: If the file is damaged.
     """
     if dims is None and boundary_sampling:
@@ -250,15 +215,9 @@ def report(
 
 
 def other_graph(first: Report, other: Report, first_file: str, other_file: str) -> str:
-    """Say how the matrices of two plans differ, so that the plans cannot be compared.
+    """Say how the matrices of two plans differ; return "" if they have the same nonzeros.
 
-    Return "" if the matrices have the same nonzeros. Matrices are read only if their sizes agree
-    and the hashes of the graph files differ or are unknown.
-
-    Parameters:
-        first, other: Reports of the two plans.
-        first_file, other_file: Paths from which the plan files are read. The result names the
-            paths in the reports, which may be other paths.
+    Files are read from `first_file` and `other_file`; the message names the paths in the reports.
     """
     for kind in ("vertices", "nonzeros"):
         one, two = (getattr(each.header, f"num_{kind}") for each in (first, other))
@@ -277,10 +236,7 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 
 
 class _Source:
-    """An open plan file, from which data are read when a figure needs them.
-
-    If there are fewer ranks than parts, the figures are per rank, and a rank runs several parts.
-    """
+    """An open plan file, read when a figure needs data; figures are per rank, not per part."""
 
     def __init__(self, file: PlanFile, num_ranks: int) -> None:
         self.file, self.num_ranks = file, num_ranks
@@ -292,12 +248,7 @@ class _Source:
         return self.file.read_plan()
 
     def epoch(self, basis: Basis, random_epoch: bool) -> EpochTimes:
-        """Return the predicted times; for the parameters see `report`.
-
-        The matrix is read only to predict the time of a random partition. This is done if the user
-        gave machine or widths, if parts are merged, or if `random_epoch` is True and the plan does
-        not record the time.
-        """
+        """Return the predicted times; for the parameters see `report`."""
         try:
             tables = read_tables(self.file.path, self.num_ranks if self.merged else None)
         except InputError as error:  # no prediction for merged parts of this layout
@@ -311,10 +262,7 @@ class _Source:
         return replace(times, random=random)
 
     def type_figures(self, traffic: Callable[[Plan], list[T]]) -> list[T]:
-        """Return ``traffic(plan)``: figures of every vertex type, or of every relation.
-
-        Return [] if the plan has no vertex types, or if parts are merged.
-        """
+        """Return ``traffic(plan)``; [] if the plan has no vertex types, or if parts are merged."""
         return [] if self.merged or self.file.header.types is None else traffic(self.plan)
 
     @cached_property
@@ -335,11 +283,7 @@ class _Source:
         return traffic_of(read_tables(self.file.path, blocks=False))
 
     def random(self, counted: bool) -> Metrics:
-        """Return the figures of a random partition.
-
-        They are read from the file. If `counted` is True, or if the file does not have them, they
-        are counted here.
-        """
+        """Return the figures of a random partition, counted if `counted` or if not recorded."""
         recorded = None if self.merged or counted else self.file.metrics("random_")
         return recorded or summarize(self.random_parts)
 
@@ -392,10 +336,7 @@ class _Source:
 
 
 def check_plan(file: PlanFile) -> None:
-    """Check a plan file as `plancc verify` does; PlanError if the file is damaged.
-
-    Callers check a plan before they print any of its figures.
-    """
+    """Check a plan file as `plancc verify` does; PlanError if the file is damaged."""
     file.check_content()
     check_tables(file)
     file.check_figures(lambda: summarize(_Source(file, file.header.num_parts).parts))

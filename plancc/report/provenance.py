@@ -21,10 +21,7 @@ CANDIDATE_FIGURES = (
 
 
 def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
-    """Return the machine that a plan was compiled or refined for.
-
-    Return None if the plan does not record one, or if the value is unreadable.
-    """
+    """Return the machine that a plan was compiled or refined for; None if missing or unreadable."""
     value = provenance.get("machine", "")
     text = json.dumps(value) if isinstance(value, dict) else str(value)
     try:
@@ -34,10 +31,7 @@ def recorded_machine(provenance: Mapping[str, Any]) -> Machine | None:
 
 
 def recorded_dims(provenance: Mapping[str, Any]) -> list[int] | None:
-    """Return the widths d_0..d_L that a plan was compiled for.
-
-    Return None if the plan does not record them, or if the value is unreadable.
-    """
+    """Return the widths d_0..d_L that a plan was compiled for; None if missing or unreadable."""
     try:
         dims = [int(word) for word in str(provenance.get("dims", "")).split(",")]
     except ValueError:
@@ -46,11 +40,7 @@ def recorded_dims(provenance: Mapping[str, Any]) -> list[int] | None:
 
 
 def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan's provenance. Values that are strings of JSON are parsed.
-
-    ``tried`` and ``candidates`` become lists; ``machine`` becomes a dict, as `Machine.as_dict`
-    returns it. Values that cannot be parsed stay strings.
-    """
+    """Return a plan's provenance with its JSON strings parsed; other strings stay strings."""
     machine = recorded_machine(provenance)
     values = {
         "tried": read_tried(provenance),
@@ -61,10 +51,10 @@ def decoded(provenance: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_candidates(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the models that `plancc.owners.choice` compared; empty if they are not recorded.
+    """Return the models that `plancc.owners.choice` compared; [] if they are not recorded.
 
-    Every dict has the name of a model, the name of its objective, the reason if the model failed
-    (else ""), figures (numbers or None), and whether the model was chosen.
+    Every dict has a model's name, objective, reason of failure (or ""), figures, and whether the
+    model was chosen.
     """
     return _read_list(provenance, "candidates", ("model", "objective", "failed"), CANDIDATE_FIGURES)
 
@@ -72,8 +62,7 @@ def read_candidates(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
 def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the steps of the search, in order; [] if they are not recorded.
 
-    Every dict has the attributes of `plancc.search.record.Trial`: the name of the step, and figures
-    that are numbers or None. In plans of older versions, ``overload`` is missing.
+    Every dict has the attributes of `plancc.search.record.Trial`; older plans lack ``overload``.
     """
     return _read_list(provenance, "tried", ("step",), TRIED_FIGURES)
 
@@ -81,10 +70,9 @@ def read_tried(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _read_list(
     provenance: Mapping[str, Any], name: str, texts: Sequence[str], figures: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Decode an entry of the provenance that is a JSON list of dicts.
+    """Decode a provenance entry that is a JSON list of dicts; return [] for any other entry.
 
-    Return [] if the entry is missing, or if it is not a list of dicts with these values: a string
-    for every name in `texts`; a finite number or None for every name in `figures`.
+    Names in `texts` must have strings as values; names in `figures`, finite numbers or None.
     """
     try:
         found = json.loads(provenance.get(name, ""))
@@ -100,10 +88,7 @@ def _read_list(
 
 
 def reached(tried: Sequence[Mapping[str, Any]]) -> int | float | None:
-    """Return the objective's value for the best step of a search; it is the plan's value too.
-
-    `tried`: the steps, as `read_tried` returns them.
-    """
+    """Return the objective's value for the best step of a search, which is the plan's value too."""
     return next((each.get("value") for each in reversed(tried) if each.get("best")), None)
 
 

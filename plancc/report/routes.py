@@ -1,7 +1,4 @@
-"""The traffic of a plan whose rows travel in hops, compared with sending every row directly.
-
-Node-aware hops reduce the traffic between nodes; relays reduce the traffic of the busiest part.
-"""
+"""The traffic of a plan whose rows travel in hops, compared with sending every row directly."""
 
 from __future__ import annotations
 
@@ -27,15 +24,10 @@ class TopologyCost:
     """Traffic of expand and fold of one product, inside and between the nodes of a topology.
 
     Attributes:
-        topology: The nodes, and the ranks on each node.
-        volume, messages: Number of rows and messages, inside and between nodes, if every row is
-            sent directly from rank to rank.
-        volume_in_hops, messages_in_hops: The same for a node-aware exchange, which sends every row
-            to a node only once (`plancc.plan.routes`); None if parts are merged.
+        volume, messages: Rows and messages if every row is sent directly.
+        volume_in_hops, messages_in_hops: The same by node-aware exchange; None if parts are merged.
         has_hops: Whether the plan has these hops.
-        random_share: Share of `volume` and of `messages` that would on average be between nodes if
-            parts were numbered at random. It is the probability that two parts are on different
-            nodes.
+        random_share: Probability that two parts are on different nodes.
     """
 
     topology: Topology
@@ -56,13 +48,8 @@ class TopologyCost:
     ) -> TopologyCost:
         """Return the cost of a plan on a topology.
 
-        Parameters:
-            tables: Sizes of the plan's parts and messages.
-            topology: The nodes.
-            hops: For every hop of a node-aware exchange, a matrix with the number of rows that each
-                part sends to each other part. None if ranks run several parts; the hops are then
-                not known.
-            has_hops: Whether the plan has these hops.
+        ``hops[h][p, q]`` is the number of rows that part p sends to part q in hop h of a node-aware
+        exchange; None if ranks run several parts.
         """
         ranks, total = topology.ranks(), topology.num_ranks
         random_share = int((ranks * (total - ranks)).sum()) / max(1, total * (total - 1))
@@ -96,10 +83,9 @@ def _sum(each: Iterable[ByNode]) -> ByNode:
 
 
 def read_topology_cost(file: PlanFile, topology: Topology) -> TopologyCost:
-    """Return the traffic of the plan in an open file on a topology.
+    """Return the traffic of the plan in an open file on a topology with as many ranks as parts.
 
-    The topology has as many ranks as the plan has parts. If the plan has no hops for this topology,
-    the hops that it could have are computed here. In this case the rows of all messages are read.
+    If the plan has no hops for the topology, hops are computed from the rows of all messages.
     """
     tables, part_ptr = read_tables(file.path, blocks=False), file.read("rows/part_ptr")
     if tables.topology == topology:
@@ -116,7 +102,7 @@ class Busiest(NamedTuple):
     """The traffic of the busiest parts in one product.
 
     Attributes:
-        rows, messages: The largest number of rows, and of messages, that a part sends or receives.
+        rows, messages: Largest numbers of rows and messages that a part sends or receives.
         volume: Number of rows that all parts send.
     """
 
@@ -126,11 +112,7 @@ class Busiest(NamedTuple):
 
     @classmethod
     def of(cls, steps: Iterable[StepTraffic]) -> Self:
-        """Return the counts of the busiest part for steps that run one after another.
-
-        The rows and messages of every part are summed over the steps before the busiest part is
-        chosen.
-        """
+        """Return the busiest part's counts, summed over steps that run one after another."""
         sent, received, *messages = (sum(each) for each in zip(*steps, strict=True))
         rows, most = (int(np.maximum(*ends).max()) for ends in ((sent, received), messages))
         return cls(rows, most, int(sent.sum()))
@@ -141,10 +123,9 @@ class RelayCost:
     """The traffic of the busiest part in one product, with and without relays.
 
     Attributes:
-        straight: Counts for expand and fold if every row is sent directly from rank to rank.
+        straight: Counts if every row is sent directly.
         relayed: Counts if rows are sent over relays.
-        least_rows: Lower bound for the number of rows of the busiest part, with any relays: every
-            part must receive the rows that it needs, and send its partial sums.
+        least_rows: Lower bound for the rows of the busiest part, with any relays.
     """
 
     straight: Busiest
@@ -168,12 +149,7 @@ class RelayCost:
 
 
 def chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> Topology | None:
-    """Return the topology `given`, or else the topology in the plan's provenance, or else None.
-
-    Raises:
-        InputError: If `given` has another number of ranks, or if the ranks of the plan's process
-            grid do not send each other single rows.
-    """
+    """Return `given`, or else the recorded topology, or None; InputError for an unfit `given`."""
     grid = file.header.grid
     exchanges_rows = grid is None or grid.exchanges_rows
     if given is not None:

@@ -16,12 +16,10 @@ class Table:
 
     Attributes:
         columns: Headings of the columns.
-        title, caption: Title and caption; "" for none. A caption may have several lines.
-        left: Number of columns, from the left, that are aligned left; other columns are aligned
-            right.
-        has_heads: Whether the headings are shown. If not, the first column is emphasised.
+        title, caption: Title, and caption of one line or more; "" for none.
+        left: Number of first columns that are aligned left.
+        has_heads: Whether headings are shown; if not, the first column is emphasised.
         justify: For every column, "left", "right" or "center".
-        rows: The lines of cells.
     """
 
     columns: Sequence[str]

@@ -20,15 +20,12 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """All vertices, in the order of the source of the graph, with the arrays that samplers need.
+    """All vertices, in the order of the graph's source, with the arrays that samplers need.
 
     Attributes:
         indptr, indices (int64[num_vertices + 1], int32[num_nonzeros], or None): Pattern of the
-            normalised matrix; columns are unique and ascending in every row. May be None if the
-            sampler does not need the pattern and `Batch.block` is not called.
-        train_mask (bool[num_vertices], or None): Training mask; None only if the vertex data has no
-            training mask. If there is a mask, the sampler `neighbour` draws its seed vertices from
-            the training vertices.
+            normalised matrix, columns ascending; None if the sampler does not need it.
+        train_mask (bool[num_vertices], or None): Training mask, if the vertex data has a mask.
         clusters (int32[num_vertices], or None): Number of every vertex's cluster, at least 0.
     """
 
@@ -70,13 +67,11 @@ class BatchLayer:
 
     Attributes:
         rows (int32[m]): Rows, ascending.
-        ptr (int64[m + 1]), columns (int32[ptr[-1]]): Row ``rows[k]`` keeps the nonzeros in the
-            columns ``columns[ptr[k]:ptr[k + 1]]``, unique and ascending.
-        places (int32[ptr[-1]] or None): For every kept nonzero, its position among all nonzeros of
-            its row, sorted by column.
-        factors (float64[ptr[-1]] or None): For every kept nonzero, the factor by which the batch
-            multiplies its value, never 0. Only batches that are `listed` must have `places` and
-            `factors`.
+        ptr (int64[m + 1]), columns (int32[ptr[-1]]): Unique and ascending columns of every row: row
+            ``rows[k]`` keeps ``columns[ptr[k]:ptr[k + 1]]``.
+        places (int32[ptr[-1]] or None): Position of every kept nonzero in the whole row.
+        factors (float64[ptr[-1]] or None): Factor of every kept nonzero, never 0. Batches that are
+            `listed` must have `places` and `factors`.
     """
 
     rows: npt.NDArray[np.int32]
@@ -87,14 +82,12 @@ class BatchLayer:
 
 
 class Batch(ABC):
-    """One mini-batch. A block is the matrix that a layer of the batch uses.
+    """One mini-batch; a block is the matrix that a layer of the batch uses.
 
     Attributes:
-        num_blocks: 1 if all layers use the same block, otherwise the number of layers. Block 0 is
-            the block of the first layer.
-        listed: Whether ranks call `block` to get the nonzeros of a block; `block` must then take
-            time in proportion to the rows and nonzeros of the block. If False, ranks call `factors`
-            with all nonzeros between `vertices`.
+        num_blocks: 1 if all layers share a block, otherwise the number of layers.
+        listed: Whether ranks call `block`, which must take time in proportion to its nonzeros. If
+            False, ranks call `factors` with all nonzeros between `vertices`.
     """
 
     num_blocks: int = 1
@@ -113,17 +106,13 @@ class Batch(ABC):
         return None
 
     def factors(self, block: int, vertices: Ints, rows: Ints, columns: Ints) -> Floats | None:
-        """Return the factor by which the mini-batch multiplies the value of each given nonzero.
+        """Return the factors of the given nonzeros, float64[m], or None if all are 1.
 
         The factor is 0 if the batch leaves the nonzero out.
 
         Parameters:
-            block: Index of a block, in 0..num_blocks - 1.
             vertices (int[v]): Vertices, which must all be in the batch.
             rows, columns (int[m]): Row and column of every nonzero, as indices in `vertices`.
-
-        Returns:
-            float64[m]; None if all factors are 1.
         """
         return None
 
@@ -133,10 +122,9 @@ class Batch(ABC):
 
 
 class VertexBatch(Batch):
-    """A mini-batch that consists of vertices and of all nonzeros between them.
+    """A mini-batch of vertices and all nonzeros between them.
 
-    Parameters:
-        drawn: Function that returns the vertices, ascending: int32[m].
+    `drawn` returns the vertices, int32[m], ascending.
     """
 
     def __init__(self, population: Population, drawn: Callable[[], Int32s]) -> None:
@@ -157,17 +145,14 @@ class VertexBatch(Batch):
 class Inclusion:
     """Probabilities that a batch of a sampler includes a vertex, and that a part needs its row.
 
-    The expected volume follows from them. Take a batch that includes vertex j, and a part that does
-    not own row j. Let c be the number of the part's rows that have a nonzero in column j. The part
-    needs row j with probability ``reach[c]``. So the expected number of parts to which row j is
-    sent is `share` times the sum of ``reach[c]`` over these parts.
+    A part that has c rows with a nonzero in column j, but not row j, needs row j with probability
+    ``reach[c]`` if the batch includes j.
 
     Attributes:
-        share: Probability that a batch includes vertex j, the same for all j in `vertices`.
-        reach (float64[m + 1]): Probabilities, a concave sequence that begins with 0; m is at least
-            the number of pins of every net.
-        vertices (bool[num_vertices], or None): Whether a batch may include a vertex; None: it may
-            include all. A batch keeps all nonzeros between the vertices that it includes.
+        share: Probability that a batch includes vertex j, equal for all j in `vertices`.
+        reach (float64[m + 1]): Concave, begins with 0; no net has more than m pins.
+        vertices (bool[num_vertices], or None): Whether a batch may include a vertex; None: all. A
+            batch keeps all nonzeros between its vertices.
     """
 
     share: float

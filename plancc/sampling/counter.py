@@ -1,7 +1,4 @@
-"""Random numbers and random orders that are functions of a key and a position, compiled by numba.
-
-Each random number can be computed without computing any other random number first.
-"""
+"""Random numbers and random orders as functions of a key and a position, compiled by numba."""
 
 from __future__ import annotations
 
@@ -29,10 +26,7 @@ _S31, _S32 = np.uint64(31), np.uint64(32)
 
 
 def key_of(*numbers: int) -> np.uint64:
-    """Return a key that depends on all numbers and their order.
-
-    Raise InputError if a number is not in 0..2^64 - 1.
-    """
+    """Return a key that depends on all numbers and their order; InputError outside 0..2^64 - 1."""
     key = np.uint64(0)
     for number in numbers:
         if not 0 <= number < 2**64:
@@ -75,11 +69,9 @@ def _share(key: Any, round_: int, half: Any, bound: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def at_place(x: Any, n: Any, key: Any) -> Any:
-    """Return the number at place x in a random order of 0..n - 1; `key` determines the order.
+    """Return the number at place x in the random order of 0..n - 1 that `key` determines.
 
-    The function is the inverse of a Feistel network on a grid of a x b >= n places (Black and
-    Rogaway 2002, generalised to sums modulo a and b). A result above n - 1 is mapped again, until
-    the result is below n. The orders are random enough for samples, but not for cryptography.
+    Inverse of a Feistel network (Black and Rogaway 2002); for samples, not for cryptography.
     """
     a, b = _grid(n)
     while True:
@@ -105,21 +97,14 @@ def _grid(n: Any) -> Any:
 
 
 def first_of(n: int, size: int, key: np.uint64) -> npt.NDArray[np.int32]:
-    """Draw `size` of the numbers 0..n - 1; return them in ascending order, int32[min(size, n)].
-
-    They are the first numbers in the random order that `key` determines. Every set of this size is
-    equally likely.
-    """
+    """Draw `size` of the numbers 0..n - 1 by `key`, all sets equally likely; ascending, int32."""
     found: npt.NDArray[np.int32] = ascending(random_order(n, 0, min(size, n), key).astype(np.int32))
     return found
 
 
 @njit(cache=True, nogil=True)
 def random_order(n: int, first: int, last: int, key: Any) -> Any:
-    """Return the numbers at places first..last - 1 in a random order of 0..n - 1.
-
-    `key` determines the order. The result is int64[last - first].
-    """
+    """Return places first..last - 1 of the random order of 0..n - 1 by `key`, int64."""
     found = np.empty(last - first, dtype=np.int64)
     for k in range(len(found)):
         found[k] = at_place(np.int64(first + k), n, key)

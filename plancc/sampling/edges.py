@@ -46,10 +46,7 @@ class EdgeSampler(Sampler):
 
 
 class EdgeBatch(Batch):
-    """A mini-batch of `EdgeSampler`; `key` determines the random number of every nonzero.
-
-    A nonzero is kept if its random number is below `keep`.
-    """
+    """A mini-batch of `EdgeSampler`, which keeps nonzeros whose random number is below `keep`."""
 
     def __init__(self, population: Population, keep: float, key: np.uint64) -> None:
         self.population = population

@@ -46,10 +46,7 @@ class LinkSampler(NeighbourSampler):
         raise InputError(f"sampler '{self.name}' for links: no rank can draw a whole batch")
 
     def numbers(self, seed: int, number: int) -> tuple[Int64Array, Int64Array, int]:
-        """Return the links and the negatives of mini-batch `number`, and the mini-batch's epoch.
-
-        Links and negatives are given by their indices, int64[...] each.
-        """
+        """Return the link and negative indices (int64) of mini-batch `number`, and its epoch."""
         epoch, place = divmod(number, -(-self.num_links // self.batch_size))
         first = place * self.batch_size
         last = min(first + self.batch_size, self.num_links)

@@ -1,9 +1,7 @@
 """Negatives of training links: random pairs of vertices, with or without an edge.
 
-In every epoch, a random vertex ``first`` is drawn. The source of negative i is vertex
-``(first + i) % n``; its target is a random vertex. The owner of the source draws the negative.
-Random numbers depend only on the seed, the epoch, the number of negatives and i, so that the
-negatives are the same on any number of ranks.
+Negative i of an epoch starts at vertex ``(first + i) % n``, with a random ``first``; its target is
+a random vertex. The owner of the source draws the negative, the same on any number of ranks.
 """
 
 from __future__ import annotations
@@ -23,19 +21,10 @@ _HALF = np.uint64(32)
 def drawn_negatives(
     vertices: Int64Array, num_vertices: int, total: int, epoch: tuple[int, int]
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the negatives whose sources are in `vertices`.
+    """Return source and target of the negatives whose sources are in `vertices`, int64[k] each.
 
-    Every vertex is the source of ``total / num_vertices`` negatives, rounded up or down.
-
-    Parameters:
-        vertices (int64[m]): Vertices.
-        num_vertices: Number of vertices of the whole graph.
-        total: Number of negatives of the whole graph.
-        epoch: Random seed, and index of the epoch.
-
-    Returns:
-        source, target (int64[k] each): For every negative, the index of its source in `vertices`,
-            and its target vertex.
+    A source is an index in `vertices`, a target is a vertex. Every vertex has `total` /
+    `num_vertices` negatives, rounded up or down. `epoch`: random seed, and index of the epoch.
     """
     key, n = key_of(*epoch, NEGATIVES_KEY), np.uint64(num_vertices)
     first = _below(key, np.array([total], np.int64), n)[0]
@@ -49,22 +38,14 @@ def drawn_negatives(
 def ends_of_negatives(
     numbers: Int64Array, num_vertices: int, total: int, epoch: tuple[int, int]
 ) -> tuple[Int64Array, Int64Array]:
-    """Return two arrays, int64[m] each: the source and the target vertex of some negatives.
-
-    `numbers`, int64[m]: indices of these negatives among the `total` negatives. For the other
-    parameters, see `drawn_negatives`.
-    """
+    """Return sources and targets of the negatives `numbers`, int64[m]; see `drawn_negatives`."""
     key, n = key_of(*epoch, NEGATIVES_KEY), np.uint64(num_vertices)
     first = _below(key, np.array([total], np.int64), n)[0]
     return (first + numbers) % num_vertices, _below(key, numbers, n)
 
 
 def _below(key: np.uint64, places: Int64Array, bound: np.uint64) -> Int64Array:
-    """Return a random number below `bound` for every place: int64[m].
-
-    The number depends only on `key` and the place. It is ``counter.below(counter.bits(key, place),
-    bound)``, but NumPy computes it.
-    """
+    """Return ``counter.below(counter.bits(key, place), bound)`` for all places, by NumPy."""
     bits = mix.in_python(key ^ mix.in_python(places.astype(np.uint64)))
     found: Int64Array = (((bits >> _HALF) * bound) >> _HALF).astype(np.int64)
     return found

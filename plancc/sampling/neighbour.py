@@ -83,10 +83,7 @@ class NeighbourSampler(SizedSampler):
         return NeighbourBatch(population, seeds, self.fanouts, key)
 
     def seeds_of_owner(self, owned: OwnedRows, key: np.uint64) -> Int64s:
-        """Return the owner's rows that are seed vertices of a mini-batch, ascending.
-
-        `key` is the random key of the mini-batch.
-        """
+        """Return the owner's rows that are seed vertices of a mini-batch; ascending."""
         rows = owned.chosen(first_of(owned.available, self.batch_size, key))
         found: Int64s = ascending(rows[rows >= 0])
         return found
@@ -94,13 +91,9 @@ class NeighbourSampler(SizedSampler):
     def block_of_owner(
         self, owned: OwnedRows, rows: Int64s, hop: int, key: np.uint64
     ) -> OwnedBlock:
-        """Draw nonzeros for some rows of the owner.
+        """Draw nonzeros for the owner's rows `rows`, which are ascending.
 
-        Parameters:
-            rows: The rows; ascending.
-            hop: 0 for the last layer, whose rows are the seed vertices, 1 for the layer before it,
-                and so on.
-            key: Random key of the mini-batch.
+        `hop` counts layers from the last layer, 0, whose rows are the seed vertices.
         """
         fanout = min(self.fanouts[hop], owned.num_vertices)
         drawn = _sampled_of_owner(owned.arrays, rows, fanout, np.uint64(bits(key, hop)))
@@ -147,12 +140,7 @@ class NeighbourBatch(Batch):
 
 @njit(cache=True, nogil=True)
 def _sampled(indptr: Any, indices: Any, rows: Any, fanout: Any, key: Any) -> Any:
-    """Draw nonzeros of `rows`; return arrays ptr, columns, places and factors.
-
-    They are arrays of a `BatchLayer`. The nonzeros ``ptr[k]:ptr[k + 1]`` are drawn for row
-    ``rows[k]``. `places` has the position of each nonzero in its row, ascending. `factors` has the
-    factor by which its value is multiplied.
-    """
+    """Draw nonzeros of `rows`; return ptr, columns, places and factors of a `BatchLayer`."""
     sizes = np.empty(len(rows), dtype=np.int64)
     itself = np.empty(len(rows), dtype=np.int32)
     for k in range(len(rows)):
@@ -196,20 +184,16 @@ def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
 def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> Any:
     """Choose which nonzeros each of m rows keeps, given the vertex of the row and `key`.
 
-    Subsets are drawn by Floyd's algorithm (Bentley and Floyd, CACM 1987). A position is the index
-    of a nonzero among the nonzeros of its row, sorted by column.
+    Floyd's algorithm (Bentley and Floyd, CACM 1987); a position is in a row sorted by column.
 
     Parameters:
-        vertices (int32[m]): Vertex of every row.
         sizes (int64[m]): Number of nonzeros of every row.
-        itself (int32[m]): Position of the nonzero on the diagonal in every row; for a row without
-            such a nonzero, the row's number of nonzeros.
+        itself (int32[m]): Position of every row's diagonal nonzero, or the row's size.
         fanout (int): Number of nonzeros off the diagonal that a row keeps, if it has more.
-        key (uint64): Random key.
 
     Returns:
-        ptr (int64[m + 1]), places (int32[ptr[-1]]): Row k keeps the nonzeros at the positions
-            ``places[ptr[k]:ptr[k + 1]]``, ascending.
+        ptr (int64[m + 1]), places (int32[ptr[-1]]): Ascending positions of kept nonzeros; row k has
+            ``places[ptr[k]:ptr[k + 1]]``.
         scales (float64[m]): For every row, the factor of its nonzeros off the diagonal.
     """
     ptr = np.zeros(len(vertices) + 1, dtype=np.int64)
@@ -229,10 +213,7 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
 
 @njit(cache=True, nogil=True)
 def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) -> None:
-    """Write the positions of the nonzeros that one row keeps into `kept`; see `subsets`.
-
-    `kept` has the right length. `nonzeros` is the number of nonzeros of the row.
-    """
+    """Fill `kept` with the positions of the nonzeros that a row keeps; see `subsets`."""
     if len(kept) == nonzeros:
         for place in range(nonzeros):
             kept[place] = place
@@ -246,9 +227,7 @@ def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) ->
 def _insert_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
     """Fill `found` with distinct random positions of nonzeros in a row, ascending.
 
-    The row has `nonzeros` nonzeros. `itself` is the position of the nonzero on the diagonal, which
-    is always among the chosen positions; it is `nonzeros` if the row has no such nonzero. The time
-    grows with the square of the length of `found`.
+    `itself`, the diagonal's position, is included if below `nonzeros`. Takes O(len(found)^2).
     """
     size = 0
     if itself < nonzeros:
@@ -264,10 +243,7 @@ def _insert_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _mark_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
-    """Draw nonzeros of a row as `_insert_subset` does, with the same result.
-
-    The time is proportional to `nonzeros`, the number of nonzeros of the row.
-    """
+    """Do the same as `_insert_subset`, in time proportional to the row's number of `nonzeros`."""
     taken = np.zeros(nonzeros, dtype=np.uint8)
     if itself < nonzeros:
         taken[itself] = 1
@@ -285,10 +261,7 @@ def _mark_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _inserted(ascending: Any, end: int, x: Any) -> bool:
-    """Insert x into the sorted numbers ``ascending[:end]``; return False if x is among them.
-
-    The array must be longer than `end`.
-    """
+    """Insert x into the sorted numbers ``ascending[:end]``; return False if x is among them."""
     a = end
     while a > 0 and ascending[a - 1] > x:
         a -= 1

@@ -21,10 +21,9 @@ class OwnedBlock:
 
     Attributes:
         rows (int64[m]): Rows of the owner, ascending.
-        ptr (int64[m + 1]), nonzeros (int64[ptr[-1]]): Row ``rows[k]`` keeps the nonzeros
-            ``nonzeros[ptr[k]:ptr[k + 1]]``, ascending indices of nonzeros in the owner's matrix.
-        factors (float64[ptr[-1]] or None): For every kept nonzero, the factor by which its value is
-            multiplied; None if all are 1.
+        ptr (int64[m + 1]), nonzeros (int64[ptr[-1]]): Indices in the owner's matrix; row
+            ``rows[k]`` keeps ``nonzeros[ptr[k]:ptr[k + 1]]``, ascending.
+        factors (float64[ptr[-1]] or None): Factor of every kept nonzero; None if all are 1.
     """
 
     rows: Int64s
@@ -36,29 +35,24 @@ class OwnedBlock:
 class OwnedRows:
     """The rows of one owner, in the form in which a sampler draws from them.
 
-    Samplers draw from a `Population` or from this object. Besides the owner's matrix, the object
-    takes 4 bytes for every row and 8 bytes for every own vertex that may be drawn. For every
-    nonzero, it takes 6 more bytes if nonzeros are drawn by relation. If not, it takes 4 more bytes,
-    or none if the nonzeros of all rows are sorted by vertex.
-
     Parameters:
         population: The population, which needs no pattern; it is not kept.
         draws_training: Whether only training vertices are drawn as seed vertices.
-        row_ptr (int64[num_rows + 1]), column (int32[nonzeros]): The owner's matrix. Its columns
-            0..num_rows - 1 belong to the owner's rows, in the same order.
+        row_ptr (int64[num_rows + 1]), column (int32[nonzeros]): The owner's matrix. Its first
+            num_rows columns belong to the owner's rows, in order.
         vertices (int32[columns]): Vertex of every column.
-        relation (uint16[nonzeros]): Relation of every nonzero; None if nonzeros are not drawn by
-            relation.
+        relation (uint16[nonzeros]): Relation of every nonzero, if drawn by relation.
 
     Attributes:
         num_vertices (int): Number of vertices of the whole graph.
         available (int): Number of vertices of the whole graph that may be drawn.
-        arrays (tuple): Arrays for kernels. Without relations: `vertices`; `row_ptr`; `column`; the
-            positions of each row's nonzeros, sorted by vertex, int32[nonzeros], empty if all rows
-            are sorted; and the position of each row's diagonal in this order, int32[num_rows], or
-            the number of nonzeros if there is none. With relations: `vertices`; `row_ptr`; the
-            positions of each row's nonzeros, sorted by relation and then by vertex,
-            int32[nonzeros]; and `relation`.
+        arrays (tuple): Arrays for kernels, in which *order* is the positions of each row's
+            nonzeros, sorted, int32[nonzeros].
+
+            Without relations: `vertices`, `row_ptr`, `column`, order by vertex (empty if all rows
+            are sorted), and position of each row's diagonal in this order, or the row's length.
+
+            With relations: `vertices`, `row_ptr`, order by relation and then by vertex, `relation`.
     """
 
     def __init__(
@@ -96,8 +90,7 @@ class OwnedRows:
     def chosen(self, places: Int32s) -> Int64s:
         """Return the owner's row of each drawn vertex, int64[m]; -1 for vertices of other owners.
 
-        `places`, int32[m], are ascending. They are indices in the list of all vertices that may be
-        drawn; this list is ascending as well.
+        `places`, ascending, are indices in the ascending list of all vertices that may be drawn.
         """
         found: Int64s = found_in(self._place, self._row, places)
         return found
@@ -105,11 +98,9 @@ class OwnedRows:
 
 @njit(cache=True, nogil=True)
 def _diagonals(row_ptr: Any, column: Any, places: Any) -> Any:
-    """Return, for every row, the position of the diagonal nonzero among the row's nonzeros.
+    """Return the position of the diagonal nonzero in every row, or the row's number of nonzeros.
 
-    Positions count from 0, in the order of the row's nonzeros that `places` gives: the nonzero at
-    position k of row i is nonzero ``places[row_ptr[i] + k]`` of the row as stored. For a row
-    without a diagonal nonzero, return the row's number of nonzeros.
+    Position k of row i is the nonzero with number ``places[row_ptr[i] + k]`` in the stored row.
     """
     found = np.empty(len(row_ptr) - 1, dtype=np.int32)
     for i in range(len(found)):

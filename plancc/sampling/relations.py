@@ -50,10 +50,7 @@ class RelationSampler(NeighbourSampler):
 
 @njit(cache=True, nogil=True)
 def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
-    """Draw nonzeros of an owner's rows; return ptr, nonzeros and factors for an `OwnedBlock`.
-
-    What a row keeps in a relation depends only on `key`, the relation and the row's vertex.
-    """
+    """Draw nonzeros of an owner's rows; return ptr, nonzeros and factors for an `OwnedBlock`."""
     vertices, row_ptr, order, relation = owned
     ptr = np.zeros(len(rows) + 1, dtype=np.int64)
     for k in range(len(rows)):

@@ -186,12 +186,7 @@ class SizedSampler(Sampler):
 def draw(
     sampler: Sampler, population: Population, seed: int, number: int, stream: int = SHOWN
 ) -> Batch:
-    """Draw a mini-batch by `Sampler.batch`, which explains the parameters, and check the result.
-
-    Raises:
-        InputError: If the sampler raises it, or if it does not return a `Batch` with
-            `Sampler.num_blocks` blocks.
-    """
+    """Draw a mini-batch; InputError unless it is a `Batch` with `Sampler.num_blocks` blocks."""
     batch = sampler.batch(population, seed, number, stream)
     if not isinstance(batch, Batch) or batch.num_blocks != sampler.num_blocks:
         raise InputError(
@@ -207,10 +202,7 @@ def sampler_options() -> dict[str, Field[Any]]:
 
 
 def read_option(name: str, value: Any) -> Any:
-    """Return the value of the option `name` of a sampler; if it is a string, parse it.
-
-    InputError if the string is not a valid value of the option.
-    """
+    """Return a sampler's option, parsed if it is a string; InputError for an invalid string."""
     known = sampler_options()
     return parsed(known[name], value) if isinstance(value, str) and name in known else value
 
@@ -218,20 +210,13 @@ def read_option(name: str, value: Any) -> Any:
 def make_sampler(
     name: str, num_vertices: int, num_training: int | None = None, **options: Any
 ) -> Sampler:
-    """Make a sampler with these options; an option that is missing or None gets its default.
+    """Make a sampler; an option that is missing or None gets its default.
 
-    The default of ``batch_size`` is `DEFAULT_SHARE` times the number of vertices. But for a sampler
-    that draws training vertices, if there is a training mask, the default is `DEFAULT_SHARE` times
-    the number of training vertices.
-
-    Parameters:
-        name: Name of the sampler.
-        num_vertices: Number of vertices.
-        num_training: Number of training vertices; None if there is no training mask.
+    By default, ``batch_size`` is `DEFAULT_SHARE` of all vertices; of the training vertices if the
+    sampler draws only these and there is a mask.
 
     Raises:
-        InputError: If the sampler is unknown; if it has no option of a given name; if an option
-            without a default is missing; or if a value has the wrong type.
+        InputError: If the sampler or an option is unknown, missing or of a wrong type.
     """
     cls = SAMPLERS[name]
     known = {each.name: each for each in options_of(cls)}
@@ -262,17 +247,9 @@ def chosen_sampler(
     """Return the sampler that the user asks for; by default, the sampler in a plan's provenance.
 
     Parameters:
-        recorded: The sampler in the provenance of the plan, written by ``str(sampler)``. Any other
-            string means that the plan has no sampler.
-        num_vertices: Number of vertices.
-        num_training: Number of training vertices; None if there is no training mask.
-        name: Name of the sampler; None for the sampler of the plan, or for "uniform" if the plan
-            has none.
-        **options: See `make_sampler`. If the sampler of the plan is chosen, options that are not
-            given have the values in `recorded`.
-
-    Raises:
-        InputError: See `make_sampler`.
+        recorded: The recorded ``str(sampler)``; any other string means that there is none.
+        name: Name of the sampler; None: the recorded sampler, or else "uniform".
+        **options: See `make_sampler`; if the recorded sampler is chosen, defaults are its options.
     """
     try:
         known: Sampler | None = parse_sampler(recorded)

@@ -17,8 +17,7 @@ def random_split(
 ) -> list[npt.NDArray[np.bool_]]:
     """Divide vertices at random; return a mask for each share, bool[len(vertex)].
 
-    A vertex is in at most one mask. In which mask it is, if in any, depends only on `seed`, on
-    `shares` and on the vertex number in `vertex`, not on labels.
+    Masks do not overlap; a vertex's mask depends only on its number, `seed` and `shares`.
     """
     key = mix.in_python(mix.in_python(np.uint64(seed)) + np.uint64(1))
     drawn = mix.in_python(vertex.astype(np.uint64) + key) * 2.0**-64

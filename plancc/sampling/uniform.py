@@ -35,14 +35,11 @@ class UniformSampler(SizedSampler):
 
 
 def reach_of_sets(n: int, size: int, most: int) -> npt.NDArray[np.float64]:
-    """Return the probabilities `Inclusion.reach` for mini-batches that are random sets of vertices.
+    """Return `Inclusion.reach` for mini-batches that are random sets, float64[most + 1].
 
-    Take `size` of n vertices at random. Suppose that a certain vertex is among them. Entry c is the
-    probability that at least one of c certain other vertices is among them too: ``1 - C(n-1-c,
-    size-1) / C(n-1, size-1)``.
+    Entry c is the probability that a random set with a given vertex has at least one of c others:
 
-    Returns:
-        float64[most + 1]
+        1 - C(n - 1 - c, size - 1) / C(n - 1, size - 1)
     """
     others = np.maximum(n - 1 - np.arange(most), 1)  # vertices from which the next of c is drawn
     with np.errstate(divide="ignore"):

@@ -59,13 +59,9 @@ class WalkSampler(SizedSampler):
     def columns_of_owner(
         self, owned: OwnedRows, rows: Int64s, roots: Int32s, step: int, key: np.uint64
     ) -> Int32s:
-        """Return the column to which each walk goes in its next step, int32[m]; -1 if it stays.
+        """Return the column to which each walk goes next, int32[m]; -1 if the walk stays.
 
-        Parameters:
-            rows (int64[m]): The owner's rows where the walks are after `step` steps.
-            roots (int32[m]): Roots of these walks.
-            step: Number of steps that the walks have already made.
-            key: Random key of the mini-batch.
+        `rows`, int64[m]: the owner's rows where the walks from `roots` are after `step` steps.
         """
         found: Int32s = _columns_of_owner(owned.arrays, rows, roots, step, key)
         return found
@@ -73,10 +69,7 @@ class WalkSampler(SizedSampler):
 
 @njit(cache=True, nogil=True)
 def _walked(indptr: Any, indices: Any, roots: Any, length: int, key: Any) -> Any:
-    """Return all vertices that random walks visit, including the `roots` where they begin.
-
-    The result is int32[m], with repeats. `length`: largest number of steps of a walk.
-    """
+    """Return all vertices that walks of `length` steps visit, int32[m], with repeats and roots."""
     visited = np.empty(len(roots) * (length + 1), dtype=np.int32)
     size = 0
     for root in roots:
@@ -108,14 +101,9 @@ def _columns_of_owner(owned: Any, rows: Any, roots: Any, step: int, key: Any) ->
 
 @njit(cache=True, nogil=True)
 def _place(nonzeros: Any, itself: Any, random: Any) -> Any:
-    """Return the position, in a row sorted by column, of the nonzero that a walk follows.
+    """Return a walk's next nonzero, as a position in a row sorted by column; -1: the walk stays.
 
-    Return -1 if the walk stays.
-
-    Parameters:
-        nonzeros: Number of nonzeros of the row.
-        itself: Position of the nonzero on the diagonal; `nonzeros` if there is none.
-        random: 64 random bits.
+    `itself` is the diagonal's position, `nonzeros` if there is none; `random` has 64 random bits.
     """
     degree = nonzeros - (itself < nonzeros)
     if degree == 0:

@@ -1,7 +1,5 @@
 """Search for owners of rows and of nonzeros that minimise the exact volume of expand and fold.
 
-Each effort has its own steps:
-
 ========  ========================================================================================
 fast      find owners of rows, split the nonzeros, refine, and split again for the new owners; then
           move single nonzeros if the volume falls
@@ -12,13 +10,7 @@ best      make a population of partitions from several starts, one of them by th
 ========  ========================================================================================
 
 A *split* assigns every nonzero to its row or to its column. The hypergraph of a split has one
-vertex per row, so V-cycles are as fast as in a search for owners of rows. `resplit` finds the best
-split for given owners, and splits and V-cycles alternate. At the end single nonzeros move, also to
-parts that own neither the row nor the column of the nonzero.
-
-The alternation ends when the volume is close to a lower bound for all partitions within the limits.
-If the model does not suit a graph (`EdgeModel.unfit`), the owners come from model libra instead, or
-from a search for owners of rows.
+vertex per row, so V-cycles are as fast as in a search for owners of rows.
 """
 
 from __future__ import annotations
@@ -72,24 +64,9 @@ def search_edges(
     *,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
-    """Find owners of the rows and of the nonzeros of `matrix`.
+    """Find owners of the rows and nonzeros, never worse than the owners of rows at the start.
 
-    The search minimises the volume first. If the options name another objective, it then refines
-    the owners for this objective.
-
-    Parameters:
-        matrix: The normalised matrix.
-        model: The model, whose problem gives the first split of the nonzeros.
-        num_parts: Number of parts.
-        options, report: See `plancc.search.effort.search`. Here `epsilon` limits the number of
-            nonzeros that a part owns.
-
-    Returns:
-        Owners of rows and nonzeros. They are never worse than the owners of rows from which the
-        search started.
-
-    Raises:
-        InputError: If a name is unknown or a number is out of range.
+    The volume is minimised first, then the named objective; `epsilon` limits a part's nonzeros.
     """
     options = options or SearchOptions()
     limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, options.epsilon, options.capacities)
@@ -111,8 +88,7 @@ class EdgeJob(RefiningJob):
     """A search for owners of rows and of nonzeros.
 
     Attributes:
-        below: For every effort below the search's effort, the owners of least volume that its steps
-            find.
+        below: Owners of least volume found by every effort below the search's effort.
     """
 
     below: dict[str, Member] = field(default_factory=dict)
@@ -181,9 +157,7 @@ class EdgeJob(RefiningJob):
     def _rows_first(self) -> Iterator[Member]:
         """Yield refined owners, one result for every start, without end.
 
-        The first start is a search for owners of rows. The second is made by the best partitioner
-        of hypergraphs, if one is installed. All others are searches for owners of rows with new
-        seeds.
+        The second start is by a partitioner of hypergraphs; others search for owners of rows.
         """
         yield self.split(self.from_rows(self.options.seed), self.options.seed, first=True)
         model = MediumGrainModel() if self.model.partitioned_first else self.model
@@ -207,11 +181,7 @@ class EdgeJob(RefiningJob):
         yield from self._rows_first()
 
     def assigned(self) -> Member:
-        """Return owners for a matrix that the model does not suit.
-
-        If rows are fixed, or if the user gives capacities, the owners come from a search for owners
-        of rows. Otherwise they come from model libra.
-        """
+        """Return owners for a matrix that the model does not suit, by libra or by rows."""
         if not self.combines or self.options.capacities is not None:
             return self.from_rows(self.options.seed)
         begin, matrix, options = wall_seconds(), self.matrix, self.options
@@ -234,11 +204,8 @@ class EdgeJob(RefiningJob):
     ) -> Member | None:
         """Let a partitioner partition the model's problem, and return the owners.
 
-        If the partitioner fails, return None if an earlier step found owners; otherwise raise the
-        error.
-
-        `adapter`: The partitioner, run with the preset that gives its best partitions
-        (`Adapter.highest`). None: the first installed partitioner, with its default preset.
+        If the partitioner fails, return None if an earlier step found owners; else raise the error.
+        `adapter` runs with its best preset; None: the first installed, with its default preset.
         """
         begin, limit = wall_seconds(), self.how.partitioner_share * self.deadline.seconds_left()
         if self.options.time_limit is not None:
@@ -281,17 +248,11 @@ class EdgeJob(RefiningJob):
 
     @property
     def efforts_below(self) -> Sequence[str]:
-        """Efforts below the search's effort. The steps of these efforts are run too, so that more
-        effort is never worse.
-        """
+        """Lower efforts, whose steps run too, so that more effort is never worse."""
         return EFFORTS[: EFFORTS.index(self.effort)]
 
     def _end_of(self, effort: str, best: Member) -> None:
-        """Run the last step of `effort`, which is lower than the search's own effort.
-
-        The step moves single nonzeros to other parts. It begins with the owners in `best`; its
-        result is kept in `below`. Nothing is done if the step has run before.
-        """
+        """Move single nonzeros of `best`, once per lower effort, and keep the result in `below`."""
         if effort not in self.below:
             rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort
             self.below[effort] = self.refine(best.owners, "volume", self.options.seed, rounds)
@@ -300,9 +261,7 @@ class EdgeJob(RefiningJob):
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
         """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
-        A split assigns each nonzero to its row or to its column. `first`: Whether this is the first
-        start, which lower efforts make too. If so, the last steps of each lower effort are run
-        after as many splits as the lower effort makes.
+        `first`: whether lower efforts make this start too; their last steps run in between.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
@@ -331,11 +290,7 @@ class EdgeJob(RefiningJob):
     def refine(
         self, owners: Owners, objective: str, seed: int, rounds: int | None = None
     ) -> Member:
-        """Move single nonzeros and rows to other parts to lower the objective; return the result.
-
-        `rounds`: number of rounds. By default, the search's effort sets this number for the volume,
-        and `RefineEdges.rounds` for other objectives.
-        """
+        """Move single nonzeros and rows to other parts to lower the objective."""
         begin = wall_seconds()
         if rounds is None:
             rounds = self.how.rounds if objective == "volume" else RefineEdges.rounds
@@ -347,12 +302,9 @@ class EdgeJob(RefiningJob):
         return self.refine(owners, self.objective, seed)
 
     def _combine_until_end(self, population: list[Member], timed: bool) -> None:
-        """Combine random pairs of members (partitions in `population`) into new partitions.
+        """Combine random pairs of partitions; a child replaces the worse of a pair if better.
 
-        A new partition that is better than the worse member of its pair replaces this member.
-
-        `timed`: whether to combine until the deadline; otherwise the method makes at most a fixed
-        number of combinations.
+        The method stops at the deadline if `timed`, otherwise after a fixed number of combinations.
         """
         rng = np.random.default_rng(self.options.seed)
         made = 0
@@ -367,14 +319,7 @@ class EdgeJob(RefiningJob):
                 population[population.index(worse)] = child
 
     def combined(self, one: Member, two: Member, number: int) -> Member:
-        """Combine the owners `one` and `two` by a V-cycle on the fine-grain hypergraph.
-
-        The V-cycle merges only vertices that are in the same part according to both. Return the new
-        owners with their figures.
-
-        `number`: index of this combination in the search; with the search's seed, it determines the
-        random numbers of the V-cycle.
-        """
+        """Combine two owners by a V-cycle on the fine-grain hypergraph; `number`: for the seed."""
         begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])
         sweeps = Sweeps(replace(self.limits, weights=nets.weight), rng, self.deadline)

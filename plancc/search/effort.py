@@ -1,7 +1,4 @@
-"""`search`: the search for owners of rows, and the steps of every effort.
-
-A *start* is a partition that a partitioner makes, and that the search then improves. Each effort
-has its own steps:
+"""The search for owners of rows, and the steps of every effort.
 
 ========  ========================================================================================
 fast      make one quick start, chosen by the kind of graph; run one round of sweeps on the finest
@@ -11,11 +8,8 @@ balanced  make several quick starts, chosen by the kind of graph; run V-cycles f
 best      evolve a diverse population from starts of all partitioners: see `plancc.search.memetic`
 ========  ========================================================================================
 
-Every effort first runs the steps of the lower efforts. So its objective is never worse than with a
-lower effort. Every effort first minimises the volume. If another objective is named, it then
-refines the owners for this objective. For the expected volume of mini-batches, efforts "balanced"
-and "best" also start from an edge cut that the strongest partitioner makes. If the model does not
-suit a graph (`StochasticModel.unfit`), every effort runs only the steps of "fast".
+A *start* is a partition that a partitioner makes. Every effort first runs the steps of the lower
+efforts, so its objective is never worse. The volume is minimised first, then the named objective.
 """
 
 from __future__ import annotations
@@ -68,29 +62,19 @@ def search(
     expectation: Expectation | None = None,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
-    """Find owners of the rows of `matrix` that minimise the exact objective.
+    """Find owners of the rows of the normalised `matrix` that minimise the exact objective.
 
-    Rows that the options fix stay in their parts.
+    Fixed rows stay. Without a budget and with one thread, the same seed gives the same owners.
 
     Parameters:
-        matrix: The normalised matrix.
-        num_parts: Number of parts.
-        options: Options of the search. When the budget ends, no new step begins. Effort best uses
-            the whole budget: first to minimise the volume, then to minimise the objective if it is
-            not the volume. If there is no budget and one thread, the same seed gives the same
-            owners.
-        model: The model, which decides what partitioners get. If its `starts_from_cut` is False,
-            they get the problem that the model builds. Otherwise they get the undirected graph, and
-            also the hypergraph if the model builds a hypergraph. None: `HypergraphModel`. The
-            search computes the objective exactly for every model.
-        limits: Limits of the parts. None: `epsilon` of the options limits the number of nonzeros in
-            the rows of a part.
+        options: Options of the search; effort best uses its whole budget.
+        model: The model, whose problem partitioners get; None: `HypergraphModel`.
+        limits: Limits of the parts; None: `epsilon` limits the nonzeros of a part's rows.
         expectation: The expected volume of mini-batches, which replaces the objective.
         report: Called with every `Trial` when it ends.
 
     Raises:
-        InputError: If a name is unknown, if a number is out of range, or if the fixed rows alone
-            break the balance.
+        InputError: If an option is invalid, or if the fixed rows alone break the balance.
     """
     options, model = options or SearchOptions(), model or HypergraphModel()
     if limits is None:
@@ -116,10 +100,7 @@ def search(
 def make_steps(job: RowJob, refine: Callable[[RowJob, list[Owners]], None]) -> None:
     """Run the steps of all efforts up to the search's effort, so that more effort is never worse.
 
-    Parameters:
-        job: The search.
-        refine: Called after the steps of each effort with the owners that these steps found; it
-            refines them for an objective other than the volume.
+    ``refine(job, owners)`` refines each effort's owners for objectives other than the volume.
     """
     until = job.deadline
     for effort in EFFORTS[: EFFORTS.index(job.effort) + 1]:
@@ -150,19 +131,13 @@ def _refine(job: RowJob, owners: list[Owners]) -> None:
 
 
 def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
-    """Return the owners with the best objective of the search so far, then the other `owners`.
-
-    The owners with the best objective need not have the smallest volume.
-    """
+    """Return the owners with the best objective of the search so far, then the other `owners`."""
     best = job.record.found().owners
     return [best, *(each for each in owners if each.rows is not best.rows)]
 
 
 def _refine_expected(job: RowJob, owners: list[Owners], expectation: Expectation) -> None:
-    """Refine owners for the expected volume of mini-batches.
-
-    If the volume is estimated from a sample of mini-batches, enlarge the sample until it suffices.
-    """
+    """Refine owners for the expected volume; enlarge its sample of mini-batches if too small."""
     seed, deadline, effort = job.options.seed, job.deadline, job.effort
     cuts = effort != "fast" and job.starts_by_kind and not job.decided
     if cuts and owners and not deadline.passed():
@@ -202,10 +177,7 @@ def _value_key(member: Member) -> tuple[float, float]:
 def rows_inside(job: Job, effort: str, seed: int, budget: float | None) -> Owner:
     """Run an inner search for owners of rows within the search `job`; return owners, int32[n].
 
-    The warnings of the inner search are added to the warnings of `job`. Warnings about balance are
-    dropped, since `job` itself warns if its result misses the balance.
-
-    `effort`, `seed`, `budget`: options of the inner search; other options are those of `job`.
+    Warnings about balance are dropped, since `job` itself warns if its result misses the balance.
     """
     options = replace(job.options, objective="volume", effort=effort, seed=seed, budget=budget)
     found = search(job.matrix, job.num_parts, options)
@@ -247,23 +219,16 @@ def _balanced(job: RowJob) -> list[Owners]:
 
 
 def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
-    """Let the strongest partitioner cut the graph, and return the owners; None if it failed.
-
-    The weights of the edges estimate how many rows mini-batches send over them.
-    """
+    """Let the strongest partitioner cut the graph, and return the owners; None if it failed."""
     cut, job.cut_made = expectation.cut(job.graph, job.num_parts), True
     share, seeds = EXPECTED.cut_share, [job.options.seed]
     return job.start(cut, strongest(cut), seeds=seeds, share=share, needed=False)
 
 
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
-    """Run the steps of effort "balanced"; return the partitions that they made, as `Member`s.
+    """Run effort "balanced"; return its result, then the partitions combined into the result.
 
-    The first member is the result. The other members are the partitions that the result was
-    combined with.
-
-    `decide`: only for an expected volume. If True, and if the owners from `_start_from_cut` are far
-    better than the owners of the first start, only the better owners are returned.
+    With `decide`, owners from `_start_from_cut` that are far better are returned alone.
     """
     ahead = _seeds_of_first(job, "balanced") if job.few else 0
     first = job.first("balanced", ahead)
@@ -277,28 +242,20 @@ def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
 
 
 def _cuts(job: RowJob) -> Cuts | None:
-    """Return the presets of the minimum cuts in V-cycles; None if V-cycles run no minimum cuts.
-
-    V-cycles run none if there are few parts, or if minimum cuts follow at the end (`_is_mesh`).
-    """
+    """Return the presets of the minimum cuts in V-cycles; None for few parts and for meshes."""
     return None if _is_mesh(job) or job.few else CUTS
 
 
 def _is_mesh(job: RowJob) -> bool:
-    """Whether the graph resembles a mesh.
-
-    If so, minimum cuts at the end of the search are worth their time.
-    """
+    """Whether the graph resembles a mesh, for which minimum cuts at the end of the search pay."""
     return job.kind in ("even", "dense")
 
 
 def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
-    """Run V-cycles from the start `first` and from other starts.
+    """Run V-cycles from `first` and from other starts; return the resulting owners of each start.
 
-    Return the resulting owners of each start, with their figures, as a `Member`.
-
-    If `decide` is True, and if the owners from `_start_from_cut` are far better than the owners
-    that V-cycles make from `first`, set `job.decided` and return only the better owners.
+    With `decide`, if the owners from `_start_from_cut` are far better than the result of `first`,
+    set `job.decided` and return only the better owners.
     """
     seed, few, cuts = job.options.seed, job.few, _cuts(job)
     turns, most = _turns(job)
@@ -334,11 +291,7 @@ def _chains(job: RowJob, first: Owner, decide: bool) -> list[Member]:
 
 
 def _merged(job: RowJob, best: Member, rest: Sequence[Member]) -> Member:
-    """Combine `best` with the first partitions in `rest`, one after another, by V-cycles.
-
-    Return the resulting member, after further V-cycles and minimum cuts if these are worth their
-    time.
-    """
+    """Combine `best` with the first partitions in `rest`, one by one, and improve the result."""
     seed, few, mesh, how = job.options.seed, job.few, _is_mesh(job), _combined(job)
 
     def worthwhile(member: Member) -> bool:
@@ -368,10 +321,7 @@ def _merged(job: RowJob, best: Member, rest: Sequence[Member]) -> Member:
 
 
 def _combined(job: RowJob) -> Combined:
-    """Return tuned parameters for combining members, the best partitions found so far.
-
-    The parameters depend on the number of parts and the kind of graph.
-    """
+    """Return tuned parameters for combining partitions, by number of parts and kind of graph."""
     if not job.few:
         return MANY_PARTS
     two = job.num_parts == 2 and not job.kind_numbers.cuts and job.improvable
@@ -379,10 +329,7 @@ def _combined(job: RowJob) -> Combined:
 
 
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
-    """Return the starts that effort "balanced" may make, in order, each with its seed.
-
-    Also return the largest number of these starts that the effort makes after the first one.
-    """
+    """Return the starts of effort "balanced", with seeds, and how many may follow the first."""
     every, how = job.beginnings("balanced"), job.kind_numbers
     most = how.others
     if job.few:
@@ -398,11 +345,7 @@ def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
 
 
 def _seeds_of_first(job: RowJob, effort: str) -> int:
-    """Return how often effort "balanced" will repeat the first start of `effort` with other seeds.
-
-    A *start* is a partition that a partitioner makes. The partitioner can make all these starts in
-    one process (`RowJob.begin`). The number is 0 if "balanced" begins with another kind of start.
-    """
+    """Return how often "balanced" will repeat the first start of `effort` with other seeds."""
     turns, most = _turns(job)
     names = [each.name for each, _ in turns[: 1 + most]]
     first = [each.name for each in job.beginnings(effort)[:1]]
@@ -410,11 +353,7 @@ def _seeds_of_first(job: RowJob, effort: str) -> int:
 
 
 def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
-    """Improve the best of the partitions `found` by V-cycles. Used only for few parts.
-
-    The presets say how many partitions are improved. All partitions are returned: first the
-    improved ones, then the others unchanged.
-    """
+    """Improve the best of `found` by V-cycles; return improved partitions first, then the rest."""
     members = sorted(found)
     seed, cycles, kept = job.options.seed, job.kind_numbers.scout_cycles, _combined(job).kept
     chains = [(member, seed + k, cycles) for k, member in enumerate(members[:kept])]
@@ -422,11 +361,7 @@ def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
 
 
 def _strong(job: RowJob) -> list[Member]:
-    """Run every installed partitioner with its preset of best quality, and V-cycles on each result.
-
-    Return the results as `Member` objects: owners with their figures. Leave out starts that the
-    search has already made, that fail, or for which no time is left.
-    """
+    """Run all partitioners' best presets, then V-cycles; leave out failed and repeated starts."""
     seed = job.options.seed
 
     def make(how: Beginning) -> Member | None:
@@ -440,10 +375,7 @@ def _strong(job: RowJob) -> list[Member]:
 
 
 def _best(job: RowJob) -> list[Owners]:
-    """Evolve a population from the partitions that effort "balanced" and `_strong` found.
-
-    Return the owners of its best members, the best first.
-    """
+    """Evolve a population from the partitions of "balanced" and `_strong`; the best comes first."""
     if not job.founders:
         return []
     seed, founders = job.options.seed, [*job.founders, *(job.strong or _strong(job))]

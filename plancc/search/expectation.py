@@ -40,10 +40,8 @@ class Expectation(Protocol):
     """An expected volume of mini-batches that a search can minimise.
 
     Attributes:
-        deadline: After this time, samples no longer grow: only as many mini-batches are drawn as an
-            estimate needs at least. The search sets the deadline.
-        exact: Whether values are computed from probabilities; if not, they are computed from a
-            sample of mini-batches.
+        deadline: Time after which samples no longer grow; the search sets it.
+        exact: Whether values are computed from probabilities instead of sampled mini-batches.
     """
 
     deadline: Deadline
@@ -54,12 +52,7 @@ class Expectation(Protocol):
         """The hypergraph on which refinement lowers the expected volume."""
 
     def refiner(self, cycles: int | None = None, polishes: bool = True) -> RefineVolume:
-        """Return the pass that lowers the expected volume on `problem`.
-
-        Parameters:
-            cycles: Number of V-cycles; None: the pass's default.
-            polishes: Whether the pass also runs minimum cuts and local searches, which take longer.
-        """
+        """Return the pass that lowers the expected volume; `polishes`: with slow searches too."""
 
     def cut(self, graph: WeightedGraph, num_parts: int) -> WeightedGraph:
         """Return the graph with edge weights, so that the cut estimates the expected volume."""
@@ -70,14 +63,8 @@ class Expectation(Protocol):
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
         """Enlarge the sample of `problem` if it is too small, and return whether it was enlarged.
 
-        It is too small if parts send clearly more rows in mini-batches outside the sample than in
-        the sampled mini-batches.
-
-        Parameters:
-            owner (int32[n]): Owners that refinement found on `problem`.
-            num_parts: Number of parts.
-            best: Value of the best owners so far, including those with which this refinement
-                started.
+        A sample is too small if mini-batches outside it send clearly more rows for `owner`. `best`:
+        value of the best owners so far, including owners at the start of refinement.
         """
 
     def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
@@ -92,20 +79,7 @@ def expectation_of(
     seed: int,
     threads: int = 1,
 ) -> Expectation:
-    """Return the expected volume for a model's sampler: exact if possible, else sampled.
-
-    Parameters:
-        model: The model, with its sampler.
-        matrix: The normalised matrix.
-        weights (int64[n] or int64[n, c]): Vertex weights.
-        num_parts: Number of parts.
-        seed: Seed of the mini-batches.
-        threads: Number of threads that count the rows sent in held-out mini-batches, which are not
-            in the sample. The result does not depend on this number.
-
-    Raises:
-        InputError: See `StochasticModel.source`.
-    """
+    """Return the expected volume for a model's sampler: exact if possible, else sampled."""
     source = model.source(matrix)
     recipe = _recipe(model, source, num_parts, seed)
     if model.batches == AUTO:
@@ -120,9 +94,8 @@ def _recipe(
 ) -> dict[str, Any]:
     """Return entries for the provenance: the sampler, and the number of mini-batches needed.
 
-    With so many mini-batches, the error of the estimated mean connectivity of a net is below theta
-    with a probability of at least 1 - delta (Demirci et al. 2022, equation 14: Hoeffding's bound).
-    The model has theta and delta as options.
+    The mean connectivity of a net then has an error below theta with probability 1 - delta (Demirci
+    et al. 2022, equation 14: Hoeffding's bound).
     """
     nets = hoeffding_nets(num_parts, model.theta, model.delta)
     per_batch = source.nets_per_batch(seed)
@@ -169,8 +142,7 @@ class ExactExpectation:
 class SampledExpectation:
     """An expected volume that is estimated from a sample of mini-batches.
 
-    Refinement works on the nets of the sample. Values are the mean over other mini-batches, which
-    are *held out*: refinement never sees them.
+    Refinement works on the sample's nets; values are means over other, *held-out* mini-batches.
     """
 
     exact = False
@@ -209,10 +181,7 @@ class SampledExpectation:
     def _smoothed(self) -> Hypergraph:
         """Return the sample's nets, and one more net of two pins for every off-diagonal nonzero.
 
-        So a nonzero that no mini-batch has drawn yet has a cost too: each nonzero counts as if one
-        more mini-batch had drawn it (Laplace's rule of succession). If the sample is small, the
-        cost of all nets is close to the edge cut. If the sample is large, the additional nets
-        hardly matter.
+        So each nonzero counts as if drawn once more (Laplace's rule of succession).
         """
         seen = self._sample.hypergraph
         assert seen.net_costs is not None
@@ -283,11 +252,9 @@ class SampledExpectation:
         return how, notes
 
     def _gap(self, owner: Owner, num_parts: int) -> float:
-        """Return by which share more rows are sent in held-out mini-batches than in the sample.
+        """Return (f - s) / f: the share by which held-out mini-batches send more rows.
 
-        The result is (f - s) / f. Here f is the mean number of rows sent in a held-out mini-batch,
-        which is not in the sample, and s is the mean number in a mini-batch of the sample. If the
-        result is large, the sample is too small.
+        f and s: mean rows sent in a held-out mini-batch, and in a mini-batch of the sample.
         """
         fresh = self.value(owner, num_parts)
         return (fresh - self._on_sample(owner, num_parts)) / fresh if fresh > 0 else 0.0
@@ -297,11 +264,9 @@ class SampledExpectation:
         return float(volume(nets, state_of(nets, owner, num_parts)) / self._sample.num_batches)
 
     def _held_out(self, owner: Owner, num_parts: int) -> npt.NDArray[np.int64]:
-        """Return the volume of every held-out mini-batch for these owners: int64[mini-batches].
+        """Return the volume of every held-out mini-batch for these owners, int64[mini-batches].
 
-        *Held-out* mini-batches are not in the sample on which owners are refined. The first call
-        chooses their number so that the mean volume is precise. The results of the last few calls
-        are kept, since callers ask for the same owners several times.
+        The first call chooses the number of mini-batches; the last few results are kept.
         """
         for known, volumes in tuple(self._judged):
             if known is owner:

@@ -1,9 +1,6 @@
 """Estimate the memory that a search takes, in bytes, from the sizes of the graph.
 
-Each function adds up the sizes of arrays that plancc holds at the same time. The memory of
-libraries was measured. ``python -m benchmarks memory`` compares the estimates with measured peaks,
-including child processes. The estimate of a stage includes arrays of earlier stages that are still
-in memory.
+``python -m benchmarks memory`` compares the estimates with measured peaks.
 """
 
 from __future__ import annotations
@@ -19,18 +16,13 @@ class ProblemSizes:
     """Sizes of a graph that are known before it is partitioned.
 
     Attributes:
-        rows: Number of rows of the matrix.
-        nonzeros: Number of nonzeros of the normalised matrix, including one on the diagonal for
-            every row.
-        mirrored: Share of the nonzeros (i, j) off the diagonal for which (j, i) is a nonzero too.
-        weighted: Whether the edges of the graph have weights.
+        nonzeros: Number of nonzeros of the normalised matrix, including the whole diagonal.
+        mirrored: Share of the off-diagonal nonzeros (i, j) for which (j, i) is a nonzero too.
         constraints: Number of weights of a vertex that the parts share evenly.
-        uneven: Whether some rows have many more nonzeros than others
-            (`plancc.search.starts.is_uneven`). If so, the coarser levels of a V-cycle have nearly
-            as many nonzeros as the matrix.
+        uneven: Whether degrees differ much (`plancc.search.starts.is_uneven`). If so, the coarser
+            levels of a V-cycle have nearly as many nonzeros as the matrix.
         data: Bytes of features and other vertex data in memory.
-        mapped: Whether the arrays of the graph are in a file that is mapped into memory. They then
-            take no memory themselves.
+        mapped: Whether the graph's arrays are mapped from a file, and so take no memory.
     """
 
     rows: int
@@ -50,10 +42,9 @@ class ProblemSizes:
 
 @dataclass(frozen=True)
 class Work:
-    """Memory of a compilation.
+    """Memory of a compilation; `effort` is "" if there is no search.
 
     Attributes:
-        effort: Effort of the search; "" if there is no search.
         stages: Peak bytes of all processes in every stage, including the interpreter.
     """
 
@@ -95,63 +86,41 @@ def nets(sizes: ProblemSizes) -> int:
 
 
 def state(sizes: ProblemSizes) -> int:
-    """Return the bytes of a partition that sweeps improve, and of the sweeps' own arrays.
-
-    The partition counts, for every net and part, the pins of the net in the part.
-    """
+    """Return the bytes of a partition with its pin counts, and of the arrays of sweeps."""
     return 8 * sizes.nonzeros + 52 * sizes.rows
 
 
 def metis(rows: int, links: int, uneven: bool) -> int:
-    """Return the bytes that METIS needs for a graph of `rows` vertices, including METIS' input.
-
-    For `links` and `uneven`, see `ProblemSizes`.
-    """
+    """Return the bytes that METIS needs for a graph of `rows` vertices, including METIS' input."""
     if uneven:
         return MemoryTerms.uneven_link * links + MemoryTerms.uneven_row * rows
     return MemoryTerms.metis_link * links + MemoryTerms.metis_row * rows
 
 
 def clustering(sizes: ProblemSizes) -> int:
-    """Return the memory, in bytes, for a start of a search that partitions clusters of vertices.
-
-    The memory holds the cluster of every vertex, the weights of clusters, and the graph between
-    clusters. The memory that METIS needs for this graph is included.
-    """
+    """Return the bytes of a start that partitions clusters of vertices, including METIS' bytes."""
     labels = (32 + 8 * sizes.constraints) * sizes.rows
     most = 8 * PROPAGATION.many_links  # if there are more links, clusters are joined
     return labels + MemoryTerms.cluster_link * min(sizes.links, most)
 
 
 def starting(sizes: ProblemSizes) -> int:
-    """Return the memory, in bytes, for a start of a search that runs METIS on all rows.
-
-    It is what METIS takes in a child process, plus what the undirected graph takes in this process.
-    """
+    """Return the bytes of a start by METIS on all rows: METIS' process and this process."""
     return 4 * sizes.links + 8 * sizes.rows + metis(sizes.rows, sizes.links, sizes.uneven)
 
 
 def cycling(sizes: ProblemSizes) -> int:
-    """Return the bytes of the levels of a V-cycle, without the arrays whose bytes the functions
-    `nets` and `state` return.
-    """
+    """Return the bytes of the levels of a V-cycle, without the bytes of `nets` and `state`."""
     return 90 * sizes.nonzeros if sizes.uneven else 4 * sizes.nonzeros + 30 * sizes.rows
 
 
 def lowering(sizes: ProblemSizes) -> int:
-    """Return the bytes of matrix and plan while owners are turned into a plan.
-
-    The bytes include the tables of messages, and the random partition with which plans are
-    compared.
-    """
+    """Return the bytes of matrix, plan, messages and random partition while a plan is made."""
     return matrix(sizes) + 16 * sizes.nonzeros + 40 * sizes.rows + sizes.data
 
 
 def work(sizes: ProblemSizes, effort: str, clustered: bool) -> Work:
-    """Estimate the memory of a compilation; `effort` is "" if there is no search.
-
-    `clustered`: whether partitioners get clusters of vertices instead of all vertices.
-    """
+    """Estimate a compilation's memory; `clustered`: partitioners get clusters, not vertices."""
     found = {"read": reading(sizes) + sizes.data, "normalise": normalising(sizes) + sizes.data}
     if effort:
         held = matrix(sizes) + nets(sizes) + sizes.data

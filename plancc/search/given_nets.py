@@ -1,8 +1,7 @@
 """A search on given nets instead of a matrix, for any hypergraph, or for problems with fixed rows.
 
-All vertices that are fixed to the same part are merged into one vertex. An additional constraint
-gives each merged vertex the weight 1, and allows every part the weight 1. So two merged vertices
-never share a part, and passes need no rule for fixed vertices (`plancc.passes.fixed`).
+All vertices that are fixed to a part are merged into one vertex. An additional constraint keeps
+merged vertices in different parts, so passes need no rule for fixed vertices.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ from plancc.search.starts import Beginning, beginnings, highest
 
 
 def check_fixed(fixed: Owner, limits: Limits) -> None:
-    """Raise InputError if the fixed vertices of a part alone weigh more than a part may.
-
-    `fixed`: part of every fixed vertex, int32[num_vertices]; -1 for free vertices.
-    """
+    """Raise InputError if the vertices fixed to a part (-1: free) weigh more than a part may."""
     held, most = fixed >= 0, limits.limit
     load = replace(limits, weights=limits.weights[held]).load(fixed[held])
     if (load > most).any():
@@ -44,12 +40,7 @@ def check_fixed(fixed: Owner, limits: Limits) -> None:
 def fixed_around(fixed: Owner, hypergraph: Hypergraph, limits: Limits) -> Around | None:
     """Return the smaller problem in which fixed vertices are merged; None if no vertex is fixed.
 
-    Parameters:
-        fixed (int32[num_vertices]): Part of every fixed vertex; -1 for free vertices.
-        hypergraph, limits: The whole problem.
-
-    Raises:
-        InputError: If too few vertices are free.
+    `fixed`: part of every vertex; -1: free. Raise InputError if too few vertices are free.
     """
     if (fixed < 0).all():
         return None
@@ -66,11 +57,9 @@ class HypergraphJob(RowJob):
     """A search on given nets.
 
     Attributes:
-        matrix: Matrix with a row for every vertex. It may have no nonzeros if the objective can be
-            computed from the nets.
-        around: The smaller problem in which fixed vertices are merged. The search assigns owners to
-            the vertices of this problem. None if no vertex is fixed.
-        given (int32[vertices], optional): Owners to start from; if given, no partitioner is run.
+        matrix: Matrix with a row for every vertex, perhaps without nonzeros.
+        around: The searched problem, with fixed vertices merged; None if no vertex is fixed.
+        given (int32[vertices], optional): Owners to start from, instead of a partitioner's.
     """
 
     around: Around | None = None
@@ -133,10 +122,7 @@ class HypergraphJob(RowJob):
         return begin
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Return the starts that partitioners of hypergraphs can make, the best first.
-
-        Efforts below best get only one start: the best partitioner with its default preset.
-        """
+        """Return the starts of hypergraph partitioners, best first; below effort best, only one."""
         if self.given is not None:
             return []
         weights = self.hypergraph.vertex_weights
@@ -157,12 +143,9 @@ class HypergraphJob(RowJob):
 
 
 def job_with_fixed(known: Mapping[str, Any], fixed: Owner) -> RowJob:
-    """Return a search in which fixed vertices keep their parts.
+    """Return a search in which fixed vertices keep their parts; `fixed` is -1 for other vertices.
 
-    `known`: the fields of `RowJob`, by name. `fixed`: part of every fixed vertex; -1 for others.
-
-    Raises:
-        InputError: See `check_fixed` and `fixed_around`.
+    ``known`` has the fields of `RowJob`, by name. InputError: see `check_fixed` and `fixed_around`.
     """
     check_fixed(fixed, known["limits"])
     around = fixed_around(fixed, known["hypergraph"], known["limits"])

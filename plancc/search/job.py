@@ -30,27 +30,16 @@ Report = Callable[[Trial], None]
 
 @dataclass(kw_only=True)
 class Job:
-    """One search. Derived classes define how owners are improved.
+    """One search; derived classes define how owners are improved.
 
     Attributes:
-        matrix: The normalised matrix.
-        options: Options of the search.
-        model: The model, whose problem partitioners may get.
-        limits: Largest weights of the parts. A part weighs as much as the rows that it owns. In a
-            search for owners of nonzeros, it weighs as much as the nonzeros that it owns.
+        limits: Largest weights of the parts' rows, or of their nonzeros if nonzeros have owners.
         report: Called with every `Trial` (step of the search) when it ends.
-        effort, objective: Names of the effort and of the objective; if they are "", the search
-            takes the names in `options`.
-        time: Computes the time of an epoch, for the objective "time"; None for other objectives.
-        record: The trials so far.
+        effort, objective: Names of effort and objective; if "", the names in `options`.
+        time: Computes the time of an epoch, for the objective "time".
         whole: Deadline of the search.
-        deadline: Deadline of the current steps. It is earlier than `whole` while time is reserved
-            for later steps, which minimise an objective other than the volume.
-        warnings: Warnings of the steps so far.
-        alone: Whether steps run one at a time. Each step may then use all threads.
-
-    Raises:
-        InputError: If a name is unknown or a number is out of range.
+        deadline: Deadline of the current steps, before `whole` if later steps need time.
+        alone: Whether steps run one at a time, so that each may use all threads.
     """
 
     matrix: Graph
@@ -92,10 +81,7 @@ class Job:
         return Judge(self.matrix, self.objective, self.time, self.limits).of(owners)
 
     def note(self, step: str, begin: float, owners: Owners) -> Member:
-        """Measure the owners that a step found, and add the step to the record.
-
-        `step`: name of the step. `begin`: wall-clock second at which the step began.
-        """
+        """Measure the owners of a step that began at `begin`, and add the step to the record."""
         return self.record.add(step, wall_seconds() - begin, self.measure(owners))
 
     def left_out(self, error: Exception) -> None:
@@ -110,8 +96,8 @@ class Job:
     def side_by_side(self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> Any:
         """Call ``task(*each)`` for all arguments on all threads; return the results in order.
 
-        An exception (or Ctrl-C) ends the search: waiting tasks are dropped, running passes stop
-        before their next sweep, and native partitioners stop at once.
+        An exception (or Ctrl-C) ends the search: running passes stop before their next sweep,
+        native partitioners at once.
         """
         if self.options.threads == 1 or len(arguments) < 2:
             return [task(*each) for each in arguments]
@@ -151,20 +137,14 @@ class RefiningJob(Job, ABC):
 
     @abstractmethod
     def refine_for(self, owners: Owners, seed: int, cycles: int | None) -> Member:
-        """Refine owners for the objective, and add the result to the record of the search.
-
-        `cycles`: number of V-cycles; None: the default of the pass.
-        """
+        """Refine owners for the objective, by `cycles` V-cycles if given; record the result."""
 
     def refine_objective(
         self, owners: Sequence[Owners], cycles: int | None = None, first: int = 0
     ) -> list[Member]:
-        """Refine each of these owners for the objective, and return the results.
+        """Refine each of these owners for the objective; [] if the objective is the volume.
 
-        If the objective is the volume, refine nothing and return [].
-
-        `cycles`: see `refine_for`. `first`: the k-th owners, counted from 0, are refined with the
-        search's seed + `first` + k.
+        The k-th owners, counted from 0, are refined with the search's seed + `first` + k.
         """
         if self.objective == "volume":
             return []
@@ -176,11 +156,8 @@ class RefiningJob(Job, ABC):
     def refine_until_end(self, owners: Sequence[Owners], cycles: int | None = None) -> None:
         """Refine owners for the objective, and add each result to the search's record of steps.
 
-        If the effort is "best" and there is a budget, then refine the best owners so far again and
-        again, with new seeds. Stop when the budget is used, or when the last `ForObjective.vain`
-        rounds have found nothing better.
-
-        `cycles`: see `refine_for`; it applies only to the first round.
+        Effort "best" with a budget refines the best owners again until the budget ends or
+        `ForObjective.vain` rounds fail. `cycles` applies only to the first round.
         """
         found, made, vain = self.refine_objective(owners, cycles), len(owners), 0
         if not (found and self.effort == "best" and self.options.budget is not None):

@@ -1,12 +1,8 @@
 """Effort "best": evolve a population of partitions by combination, mutation and replacement.
 
 This is a memetic search, like KaHyPar-E (Andre, Schlag and Schulz, 2018). A *member* is a partition
-in the population; a *child* is a new partition. Two members are combined by a V-cycle that merges
-only vertices which are in the same part in both members. One member is mutated by a V-cycle that
-merges other vertices. Among the members that are worse than a child, the child replaces the one
-most similar to it, so that the population stays diverse. If the members have become similar, or if
-many children in a row bring no improvement, the population restarts with the best member and new
-members.
+in the population; a *child* is a new partition. A V-cycle combines two members if it merges only
+vertices that share a part in both.
 """
 
 from __future__ import annotations
@@ -27,12 +23,11 @@ from plancc.search.rows import RowJob
 
 @dataclass
 class Members:
-    """A population of members: the partitions that the search combines. No two are equal.
+    """The partitions that a search combines, in no particular order; no two are equal.
 
     Attributes:
         cost (int64[num_nets]): Costs of the nets.
         size: Largest number of members.
-        members: The members, in no particular order.
     """
 
     cost: npt.NDArray[np.int64]
@@ -44,22 +39,14 @@ class Members:
         return min(self.members)
 
     def distance(self, one: Member, two: Member) -> int:
-        """Return how much two members (partitions of the population) differ.
-
-        The connectivity of a net in one member is compared with its connectivity in the other. The
-        result is the sum of these differences over all nets, each times the cost of the net.
-        """
+        """Return the sum over nets of cost times the difference of the net's two connectivities."""
         difference = np.abs(one.spread.astype(np.int64) - two.spread)
         return int(difference @ self.cost)
 
     def add(self, child: Member) -> bool:
-        """Add a new partition, the child, to the population if it is good enough.
+        """Add a child to the population if it is good enough; return whether it was added.
 
-        Return whether the child was added.
-
-        In a full population, the child replaces a member: among the members that are worse than the
-        child, the most similar one. If the distance between the child and a member is 0, only the
-        better of these two stays.
+        In a full population, the child replaces the most similar of the worse members.
         """
         apart = [self.distance(child, member) for member in self.members]
         if 0 in apart and not child < self.members[apart.index(0)]:
@@ -82,14 +69,12 @@ class Members:
 
 @dataclass
 class Choice:
-    """A choice among several alternatives that prefers alternatives with more success.
+    """A choice among alternatives that prefers alternatives with more success (Thompson, 1933).
 
-    The method is Thompson sampling (Thompson, 1933). All counts shrink at every step, so that
-    recent successes matter most.
+    All counts shrink at every step, so that recent successes matter most.
 
     Attributes:
-        won, lost (float64[number of alternatives]): Weighted number of successes, and of failures,
-            of every alternative.
+        won, lost (float64[number of alternatives]): Weighted numbers of successes and failures.
     """
 
     won: npt.NDArray[np.float64]
@@ -109,16 +94,10 @@ class Choice:
 
 
 def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
-    """Evolve a population of partitions, its members; return the last population, best first.
+    """Evolve a population from `founders`; return the last population, the best member first.
 
-    With a budget of time, the search ends when the time is up. Without a budget, it ends when the
-    population would restart, or after `Evolution.rounds` children per member; in large graphs after
-    fewer children (`Evolution.visited`).
-
-    Parameters:
-        job: The search that made the founders.
-        founders: The members at the beginning. The first member of the result is never worse than
-            the best founder. If there are no founders, the result is empty.
+    The best member is never worse than the best founder. Without a budget, the search ends at the
+    first restart, or after `Evolution.rounds` children per member (fewer in large graphs).
     """
     if not founders:
         return []
@@ -165,13 +144,12 @@ def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
 
 @dataclass(frozen=True)
 class _Start:
-    """A way to make a start: the owners from which a new member of the population grows.
+    """A way to make the owners from which a new member of the population grows.
 
     Attributes:
-        make: Function of a seed and a share of the remaining time; it returns owners, or None if
-            the start failed.
+        make: Returns owners, from a seed and a share of the remaining time; None: failed.
         slowness: Time that the start takes, divided by METIS' time.
-        has_begun: Function of a seed; it returns whether the search has already made this start.
+        has_begun: Returns whether the search has made the start with this seed.
     """
 
     make: Callable[[int, float], Owner | None]
@@ -180,10 +158,7 @@ class _Start:
 
 
 def _starts(job: RowJob) -> list[_Start]:
-    """Return the ways to make a partition from which a new member of the population develops.
-
-    The best way comes first.
-    """
+    """Return the ways to make a start for a new member of the population, the best first."""
     found = [
         _Start(partial(job.begin, each), each.how.slowness, partial(job.has_begun, each))
         for each in job.beginnings("best")
@@ -197,12 +172,10 @@ def _grown(
 ) -> list[Member]:
     """Return more members from different starts, as many as the budget allows.
 
-    If the first slow start is clearly better than a quick start and the founders, the next members
-    also come from slow starts, and get twice the time. The reason: children of such a good member
-    and of a much worse member would hardly be better than the good member.
+    If the first slow start is far better than quick starts and founders, the next starts are slow
+    too. The reason: children of a good and a much worse member hardly beat the good member.
 
-    `first_seconds`: time of the search's first start, from which the time of other starts is
-    estimated.
+    `first_seconds`: time of the search's first start, from which other times are estimated.
     """
     seed, begin = job.options.seed, wall_seconds()
     share = EVOLUTION.growing_share * job.deadline.seconds_left()
@@ -230,11 +203,7 @@ def _grown(
 
 
 def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -> list[Member]:
-    """Make new members (owners with their figures) for a restart of the search, and return them.
-
-    From every start, a member is made with `seed`, and then another with the next seed, but at most
-    ``EVOLUTION.size - 1`` members in total. Members that `_grow` could not make are left out.
-    """
+    """Make up to ``EVOLUTION.size - 1`` members for a restart; leave failed members out."""
     until = wall_seconds() + EVOLUTION.restart_share * job.deadline.seconds_left()
     tasks = [(start, (seed + k) % 2**31) for k in range(2) for start in starts]
     found = _grow(job, tasks[: EVOLUTION.size - 1], until, first_seconds / EVOLUTION.restart_share)
@@ -244,10 +213,9 @@ def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -
 def _grow(
     job: RowJob, tasks: list[tuple[_Start, int]], until: float, first_seconds: float
 ) -> list[Member | None]:
-    """Make a member (owners with their figures) for every pair (start, seed) in `tasks`.
+    """Make a member for every pair (start, seed) in `tasks`.
 
-    In the returned list, None stands for a start that failed, that would begin after `until`, or
-    that would take too much of the remaining time.
+    A member is None if its start failed, would begin after `until`, or would take too long.
     """
 
     def grow(start: _Start, seed: int) -> Member | None:
@@ -286,14 +254,7 @@ def _parents(population: Members, rng: np.random.Generator) -> tuple[Member, Mem
 def _child(
     job: RowJob, one: Member, two: Member | None, number: int, prices: tuple[float, ...]
 ) -> Member:
-    """Make a child, a new partition, by a V-cycle from one or two members of the population.
-
-    If the child is better than `one`, and minimum cuts pay for graphs of this kind, minimum cuts
-    improve it further.
-
-    `number`: index of the child; with the search's seed, it determines the random numbers of the
-    V-cycle. `prices`: see `RowJob.cycle`.
-    """
+    """Make a child from one or two members by a V-cycle, and by minimum cuts if they pay."""
     rng = np.random.default_rng([job.options.seed, 1, number])
     step = f"{'combined' if two is not None else 'mutated'} {number + 1}"
     other = None if two is None else two.owner

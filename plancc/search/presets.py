@@ -70,10 +70,7 @@ KIND_NUMBERS = {"hubs": HUBS, "wide": WIDE, "even": EVEN, "dense": EVEN, "thin":
 
 @dataclass(frozen=True)
 class Starts:
-    """Tuned parameters of a search for owners of rows: of its starts, and of the next sweeps.
-
-    A start is an initial partition, made by a partitioner.
-    """
+    """Tuned parameters of a search for owners of rows: of its starts, and of the next sweeps."""
 
     # A start that balances only the tightest constraint is tried if the constraint's limit leaves
     # room for this many average vertices: with less room, METIS often cuts several times as much
@@ -101,9 +98,7 @@ class Starts:
 
 @dataclass(frozen=True)
 class Combined:
-    """Tuned parameters for the last step of effort "balanced".
-
-    This step combines *members*: the best partitions that the search has found so far.
+    """Tuned parameters for the last step of effort "balanced", which combines the best partitions.
 
     Without this step, the volume is 1.014 times as large with 64 parts.
     """
@@ -230,8 +225,7 @@ EVOLUTION = Evolution()
 class EdgeEffort:
     """Tuned parameters of a search for owners of rows and of nonzeros (`plancc.search.edges`).
 
-    A *split* assigns each nonzero to its row or to its column. If these parameters allow only one
-    split, the volume is 1.022 times as large; if V-cycles after splits are left out, 1.113 times.
+    With one split, the volume is 1.022 times as large; without V-cycles after splits, 1.113 times.
     """
 
     splits: int  # number of splits one after the other, the model's own split included
@@ -253,7 +247,7 @@ EDGE_EFFORTS = {"fast": EdgeEffort(2, 0), "balanced": EdgeEffort(3, 2), "best": 
 class Samples:
     """Tuned parameters of two samples of mini-batches (`plancc.search.expectation`).
 
-    Owners are fitted to the mini-batches of one sample, and judged on the other, held-out ones.
+    Owners are fitted to one sample, and judged on the other, held-out sample.
     """
 
     # Batches of the first sample by default.
@@ -278,10 +272,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class MemoryTerms:
-    """Measured numbers of bytes that Python, METIS and other libraries need while plancc compiles.
-
-    Also the share of the free memory that a search may use.
-    """
+    """Measured bytes of Python, METIS and other libraries, and the share of memory for a search."""
 
     # Python with its libraries, half of it code, with kernels and a partitioner's child process.
     interpreter: int = 215_000_000

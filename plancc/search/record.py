@@ -25,14 +25,10 @@ class Trial:
     """One step of a search.
 
     Attributes:
-        step: Short name of the step.
-        seconds: Wall-clock time of the step.
-        value: Value of the objective for the step's owners. None if the step only maps parts to
-            nodes.
+        value: Objective of the step's owners; None if the step only maps parts to nodes.
         volume: Number of rows sent in a product, for the step's owners.
-        overload: By how much the owners exceed the limits (`Limits.overload`); 0 if every part is
-            within its limit.
-        best: Whether the owners were the best so far, by overload, then by value, then by volume.
+        overload: By how much the owners exceed the limits (`Limits.overload`); 0: not at all.
+        best: Whether the owners were the best so far, by overload, value, volume.
     """
 
     step: str
@@ -48,14 +44,10 @@ class SearchResult:
     """The best owners of a search, and how they were found.
 
     Attributes:
-        owners: The best owners.
         value: Value of the objective for the best owners.
         volume: Number of rows that all parts send in one product, for the best owners.
         tried: The steps of the search, in the order in which they ended.
-        warnings: Warnings for the user.
-        seconds: Wall-clock time of the whole search.
-        others: The best owners that each lower effort found, if at least as balanced as `owners`.
-            With node-aware exchanges on a given machine, an epoch may be faster with one of these.
+        others: Best owners of lower efforts, if as balanced; node-aware, they may be faster.
         how: Other entries for the plan's provenance.
     """
 
@@ -81,7 +73,6 @@ class Member:
         overload: See `Trial`.
         value: Value of the objective.
         volume: Number of rows that all parts send in one product.
-        owners: The owners.
         spread (int32[num_nets], optional): Connectivity of every net.
     """
 
@@ -101,10 +92,7 @@ class Member:
 
     @property
     def merit(self) -> tuple[float, float, int]:
-        """Key that compares members (partitions with their figures): overload, value, volume.
-
-        `value` is the value of the objective. The smaller key is better.
-        """
+        """Key that compares members: overload, value of the objective, volume; smaller is best."""
         return self.overload, self.value, self.volume
 
 
@@ -113,11 +101,10 @@ class Judge:
     """Computes the exact figures of owners.
 
     Attributes:
-        matrix: The normalised matrix.
         objective: A name in `plancc.cost.objectives.OBJECTIVES`.
-        time: Computes the time of an epoch, for the objective "time"; None for other objectives.
-        limits: Limits of the rows of each part, or of its nonzeros if nonzeros have owners.
-        expectation: The expected volume that replaces the objective; None: `objective` is used.
+        time: Computes the time of an epoch, for the objective "time".
+        limits: Limits of the parts' rows, or of their nonzeros if nonzeros have owners.
+        expectation: The expected volume that replaces the objective; None: `objective`.
     """
 
     matrix: Graph
@@ -142,8 +129,7 @@ class Record:
     """The steps of a search, and the best owners that they found; several threads may add steps.
 
     Attributes:
-        report: Function that is called with every `Trial`; None: none is called.
-        trials: The steps.
+        report: Function that is called with every `Trial`.
         best: The best owners so far, by overload, then by value, then by volume.
         effort: The effort to which new steps belong.
         best_of_effort: The best owners of every effort.
@@ -159,10 +145,9 @@ class Record:
     _lock: Lock = field(default_factory=Lock)
 
     def add(self, step: str, seconds: float, member: Member) -> Member:
-        """Add a step to the record; keep its member if it is the best so far; return the member.
+        """Add a step to the record, and return its member.
 
-        Of two equally good members, the record keeps the one whose array of owners is smaller if
-        arrays are compared byte by byte. So the result does not depend on which thread ends first.
+        Of equally good members, the smaller owners by bytes are kept, whichever thread ends first.
         """
         with self._lock:
             best = self.best

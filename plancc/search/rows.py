@@ -58,19 +58,15 @@ class RowJob(RefiningJob):
 
     Attributes:
         hypergraph: The nets, with the vertex weights that parts should share evenly.
-        expectation: The expected volume of mini-batches; None for other objectives.
         starter: Name of the partitioner that partitions the problem `base`.
         kind: Kind of the graph (`plancc.search.starts`); "" before the first start.
-        cut_made: For an expected volume: whether the strongest partitioner has made its start.
-        decided: Whether this start was so good that no other start is made.
-        begun: For every start that was made, one tuple: the words of its name, then its seed.
-        ready: Results of partitioners that no start has used yet, by the partitioner, its preset,
-            its objective and the seed. One process may make several at once.
+        cut_made: For an expected volume: whether `_start_from_cut` has run.
+        decided: Whether the start from this cut was so good that no other start is made.
+        begun: For every start that was made: the words of its name, then its seed.
+        ready: Unused results of partitioners, by partitioner, preset, objective and seed.
         first_seconds: Seconds that the first start took.
         founders: The owners that effort "balanced" found, with their figures.
-        strong: The owners, with their figures, that partitioners found with their presets of best
-            quality; empty if these did not run before effort "balanced".
-        nets: The nets of `hypergraph`, in the form that kernels read.
+        strong: Owners from presets of best quality, if these ran before effort "balanced".
     """
 
     hypergraph: Hypergraph
@@ -97,9 +93,9 @@ class RowJob(RefiningJob):
 
     @cached_property
     def graph(self) -> WeightedGraph:
-        """The undirected graph, which is built at first use.
+        """The undirected graph, built at first use.
 
-        If the pattern of the matrix is not symmetric, the graph takes up to 8 bytes per nonzero.
+        If the matrix's pattern is not symmetric, the graph takes up to 8 bytes per nonzero.
         """
         graph: WeightedGraph = self._problem_of(GraphModel())
         return graph
@@ -108,8 +104,7 @@ class RowJob(RefiningJob):
     def base(self) -> Hypergraph | WeightedGraph:
         """The problem that a partitioner gets if no kind of start is chosen.
 
-        It is the undirected graph if the model's `starts_from_cut` is true, else the model's
-        problem.
+        The undirected graph if the model's `starts_from_cut` is true, else the model's problem.
         """
         problem: Hypergraph | WeightedGraph
         problem = self.graph if self.starts_by_kind else self._problem_of(self.model)
@@ -137,10 +132,7 @@ class RowJob(RefiningJob):
 
     @property
     def kind_now(self) -> str:
-        """Kind of the graph, a key of `KIND_NUMBERS`.
-
-        Before the first partition is found, it is the kind that follows from the degrees alone.
-        """
+        """Kind of the graph, a key of `KIND_NUMBERS`; by degrees alone before the first start."""
         return self.kind or kind_of(self.degrees)
 
     @property
@@ -164,20 +156,15 @@ class RowJob(RefiningJob):
         return self.model.starts_from_cut
 
     def _given(self, how: Start) -> Hypergraph | WeightedGraph:
-        """Return the problem that the partitioner of a start gets.
-
-        It is the hypergraph, or the undirected graph with the objective that the start names.
-        """
+        """Return the hypergraph or undirected graph that the partitioner of a start gets."""
         if not how.objective:
             return self.hypergraph
         return replace(self.graph, objective=how.objective)
 
     def first(self, effort: str, more: int = 0) -> Owner | None:
-        """Make the first partition of an effort: try the ways to make it, until one does not fail.
+        """Make the first partition of an effort by the best way that does not fail; set `kind`.
 
-        The best way is tried first. Add the partition to the record, and set `kind`, the kind of
-        the graph. Return the owners, or None if there is nothing to search (one part, or no nets).
-        For `more`, see `begin`.
+        Return None if there is nothing to search (one part, or no nets). For `more`, see `begin`.
         """
         owner = None
         self.kind, self.starter = ("", AUTO)  # the choice must not depend on a lower effort
@@ -202,11 +189,9 @@ class RowJob(RefiningJob):
         return self.begin(how, self.options.seed, more=more) if owner is None else owner
 
     def _first_ways(self, effort: str, more: int) -> Iterator[Callable[[], Owner | None]]:
-        """Yield functions, each of which lets a partitioner make the search's first partition.
+        """Yield functions that make the search's first partition, the best way for the graph first.
 
-        First come the functions for this kind of graph, then one for every other partitioner of
-        graphs. If all of them fail, the built-in partitioner makes the partition. For `more`, see
-        `begin`.
+        All other partitioners of graphs follow, and last the built-in. For `more`, see `begin`.
         """
         beginnings, seed = self.beginnings(effort), self.options.seed
         for each in beginnings:
@@ -230,9 +215,7 @@ class RowJob(RefiningJob):
     def _start_by_tightest(self, how: Beginning, seed: int) -> Owner | None:
         """Make a start that balances only the constraint with the smallest allowed imbalance.
 
-        Add the start to the record, and return its owners. Return None if no such start is worth
-        making (`plancc.search.starts.tightest`), or if the owners exceed the limits of the other
-        constraints by more than V-cycles can correct.
+        Return None if no such start pays (`tightest`), or V-cycles cannot correct its overload.
         """
         one = tightest(self.degrees, self.limits)
         if how.how.clustered or one is None or self.num_parts == 1 or len(self.nets.pins) == 0:
@@ -248,10 +231,7 @@ class RowJob(RefiningJob):
         return owner
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Return the starts that suit this kind of graph, the most promising start first.
-
-        The list is empty if the model determines the start.
-        """
+        """Return the starts for this kind of graph, best first; [] if the model sets the start."""
         if not self.starts_by_kind:
             return []
         of_matrix = self.hypergraph.vertex_weights, self.size, self.num_parts
@@ -260,10 +240,7 @@ class RowJob(RefiningJob):
         return [each for each in found if each.how.objective or self.model.problem is Hypergraph]
 
     def highest(self) -> list[Beginning]:
-        """Return starts of the search: one or more for every installed partitioner.
-
-        Each partitioner uses its preset of best quality.
-        """
+        """Return starts of every installed partitioner with its preset of best quality."""
         return highest(self.model.problem is Hypergraph, self.starts_by_kind)
 
     def has_begun(self, how: Beginning, seed: int) -> bool:
@@ -273,13 +250,9 @@ class RowJob(RefiningJob):
     def begin(
         self, how: Beginning, seed: int, share: float | None = None, more: int = 0
     ) -> Owner | None:
-        """Make a start: a partition that the search then improves.
+        """Make a start: a partition that the search then improves. For `share` see `start`.
 
-        The start is added to the record of the search. For the result and for `share` see `start`.
-
-        `more`: number of later starts that differ from this start only in the seed. If it saves
-        time, the partitioner runs with the seeds of these later starts too, in the same process,
-        and the results are kept for them.
+        `more`: number of later starts that differ only in the seed; one process may make all.
         """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:
@@ -298,11 +271,7 @@ class RowJob(RefiningJob):
         return self.start(problem, how.adapter, seeds=[seed], **given)
 
     def scattered(self, seed: int) -> Owner:
-        """Draw random owners, and add them to the record of the search's steps.
-
-        The search begins with these owners if no clusters are found in the graph. In such a graph,
-        sweeps need no better start.
-        """
+        """Draw random owners, the start for sweeps in graphs without clusters; record the step."""
         begin = wall_seconds()
         owner = random_owner(len(self.nets.weight), self.num_parts, seed, self.limits.capacities)
         self.note(f"random seed {seed}", begin, Owners(owner))
@@ -322,22 +291,16 @@ class RowJob(RefiningJob):
     ) -> Owner | None:
         """Run a partitioner, add its owners to the record of the search's trials, and return them.
 
-        Return None if the partitioner failed but an earlier start succeeded, or if there was
-        nothing to partition. The partitioner runs with one thread, so that the same seed gives the
-        same owners. Threads are used to run several starts at the same time.
+        Return None if there is nothing to partition, or on a failure after an earlier success.
+        Partitioners run with one thread, so that the same seed gives the same owners.
 
         Parameters:
-            problem: The problem to partition.
-            adapter: The partitioner. None: the best installed partitioner. For the problem `base`,
-                later calls take the same partitioner as the first call.
-            seeds: Seeds of the runs. The owners of the first seed are returned; the other results
-                are kept in `ready`.
-            preset: Preset of the partitioner; None: its default.
-            share: Share of the remaining time that the partitioner may use; None: all of it.
+            adapter: The partitioner; None: the best installed, which `base` then always gets.
+            seeds: Seeds of the runs; results after the first are kept in `ready`.
+            share: Share of the remaining time that the partitioner may use; None: all.
             needed: Whether a failure causes a warning.
-            limits: Limits of the parts' weights in this problem; None: the limits of the search.
-            label (int32[n], optional): If the vertices of the problem are clusters, the cluster of
-                every vertex. None: the problem has the vertices of the graph.
+            limits: Limits of the parts in this problem; None: the search's limits.
+            label (int32[n], optional): Cluster of every vertex, if clusters are partitioned.
         """
         time_limit = limit = self.options.time_limit or np.inf
         starts = adapter is None and problem is self.base
@@ -384,11 +347,9 @@ class RowJob(RefiningJob):
         limits: Limits,
         plain: bool,
     ) -> PartitionResult:
-        """Return a partitioner's result for the first seed; keep the results of the other seeds in
-        `ready`.
+        """Return a partitioner's result for the first seed; keep the others in `ready` if `plain`.
 
-        `plain`: whether the problem has the same vertices and limits as the search. If not, no
-        results are kept.
+        ``plain``: whether the problem has the same vertices and limits as the search.
         """
         objective = getattr(problem, "objective", "")
         keys = [(options.partitioner, options.preset, objective, each) for each in seeds]
@@ -408,19 +369,12 @@ class RowJob(RefiningJob):
         return state_of(self.nets, owner, self.num_parts)
 
     def note_state(self, step: str, begin: float, state: State) -> Member:
-        """Compute the figures of a state's owners; add them to the search's record of trials.
-
-        A state is a partition with its counts, in the form that kernels change. `step`: name of the
-        step that made the state. `begin`: time when this step began.
-        """
+        """Add a step that began at `begin`, with the owners of `state`, to the record of trials."""
         seconds = wall_seconds() - begin
         return self.record.add(step, seconds, self.member_of(state))
 
     def member_of(self, state: State, by_volume: bool = False) -> Member:
-        """Return the owners of a state and their figures.
-
-        If `by_volume` is True, `Member.value` is the volume instead of the objective.
-        """
+        """Return the owners of a state with their figures; `by_volume`: `value` is the volume."""
         rows, owners = volume(self.nets, state), Owners(state.owner)
         value: float = rows
         if self.expectation is not None and not by_volume:
@@ -432,10 +386,7 @@ class RowJob(RefiningJob):
         return Member(self.limits.overload(state.sums), value, rows, owners, state.spread)
 
     def row_owner(self, owner: Owner) -> Owner:
-        """Return the owners of the rows of the matrix, given owners of the search's vertices.
-
-        Rows and vertices differ only if fixed vertices are merged (`plancc.search.given_nets`).
-        """
+        """Return the owners of rows, given owners of vertices, some of which are merged rows."""
         return owner
 
     def member(self, owner: Owner) -> Member:
@@ -450,37 +401,19 @@ class RowJob(RefiningJob):
         return Sweeps(self.limits, rng, self.deadline, threads=threads, numbers=numbers)
 
     def refined(self, step: str, owner: Owner, sweeps: Sweeps, *refiners: Refiner) -> Member:
-        """Improve owners by the functions `refiners`, one after another; return the result.
-
-        The result is also added to the search's record of trials, as the step named `step`. Each
-        function improves a state (see `note_state`) in place. It works on all vertices, without
-        coarser levels.
-        """
+        """Improve owners by `refiners`, one after another; record the result as step `step`."""
         begin, state = wall_seconds(), self.state(owner)
         for refine in refiners:
             refine(sweeps, self.nets, state)
         return self.note_state(step, begin, state)
 
     def minimum_cuts(self, owner: Owner, cuts: Cuts) -> Member:
-        """Improve owners by minimum cuts between neighbouring parts; return the result.
-
-        Neither the volume nor the overload of the parts rises. The result is also added to the
-        record of the search.
-
-        Parameters:
-            owner: The owners, which are not changed.
-            cuts: Presets of the minimum cuts.
-        """
+        """Improve owners by minimum cuts of neighbouring parts; volume and overload never rise."""
         sweeps = self.sweeps(np.random.default_rng(0))  # minimum cuts use no random numbers
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))
 
     def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """Improve owners by wide minimum cuts and local searches.
-
-        The result is also added to the record of the search.
-
-        The improvement is worth the time if every part exchanges rows with few other parts.
-        """
+        """Improve owners by wide minimum cuts and local searches, for parts with few neighbours."""
         return self.refined("polished", owner, self.sweeps(rng), Sweeps.polish)
 
     def cycle(
@@ -492,19 +425,13 @@ class RowJob(RefiningJob):
         cuts: Cuts | None = CUTS,
         prices: tuple[float, ...] | None = None,
     ) -> Member:
-        """Run one V-cycle from one or two partitions; return its result.
+        """Run one V-cycle from one or two partitions; return and record its result.
 
-        The result is also added to the record of the search.
+        Only vertices that share a part in `owner` and `other` are merged.
 
         Parameters:
-            owner: The partition from which the V-cycle begins.
-            rng: Source of random numbers.
-            step: Name of the step.
-            other: A second partition. If given, only vertices that are in the same part in both
-                partitions are merged.
             cuts: Presets of the minimum cuts on every level; None: no cuts.
-            prices: For each sweep, the price of a part's weight above its limit; None: the default
-                prices.
+            prices: For each sweep, the price of overweight; None: the default prices.
         """
         begin, sweeps = wall_seconds(), self.sweeps(rng)
         anneal = partial(sweeps.anneal_and_cut, cuts=cuts) if cuts else sweeps.anneal
@@ -516,21 +443,14 @@ class RowJob(RefiningJob):
 
     @cached_property
     def improvable(self) -> bool:
-        """Whether `improve` supports this problem, and is worth the time to start its process.
-
-        `improve` runs the V-cycle of another partitioner in a process of its own.
-        """
+        """Whether `improve` supports this problem, and is worth the time to start its process."""
         least, most = IMPROVED
         one = self.nets.weight.shape[1] == 1 and least <= self.size <= most
         able = self.model.problem is Hypergraph and improver(self.hypergraph) is not None
         return one and able
 
     def improve(self, member: Member, seed: int) -> Member:
-        """Improve the owners of `member` by a V-cycle of the library that `improver` finds.
-
-        Return the result as a new `Member`, or `member` itself if that is better or the library
-        fails.
-        """
+        """Improve `member` by a V-cycle of `improver`'s library; keep `member` if it is better."""
         limit = min(self.options.time_limit or np.inf, self.deadline.seconds_left())
         begin, stop, problem = wall_seconds(), self.deadline.stopped, self.hypergraph
         try:
@@ -542,7 +462,7 @@ class RowJob(RefiningJob):
         return min(member, self.note(f"V-cycle of a library, seed {seed}", begin, Owners(owner)))
 
     def tighten(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """Run one V-cycle in which no part may exceed its limit; add the result to the record.
+        """Run one V-cycle in which no part may exceed its limit; return and record the result.
 
         If all parts are within their limits at the start, the result is never worse than `owner`.
         """
@@ -553,21 +473,15 @@ class RowJob(RefiningJob):
     def chain(
         self, owner: Owner, seed: int, cycles: int, cuts: Cuts | None = CUTS, quick: bool = False
     ) -> Member:
-        """Improve the owners of a start by sweeps, then by up to `cycles` V-cycles.
+        """Improve a start's owners by sweeps, then by up to `cycles` V-cycles; return the best.
 
-        Return the best result. There are two kinds of sweeps. In sweeps of the first kind, parts
-        may exceed their limits for a while; sweeps of the second kind stay within the limits. Thin
-        graphs, such as road networks, get only the second kind, since the first kind makes their
-        starts worse. On other graphs the second kind is tried too if the first kind makes the start
-        worse. The V-cycles end when a V-cycle finds nothing better.
+        Sweeps of the first kind let parts exceed their limits for a while, the second kind does
+        not. Thin graphs, such as road networks, get only the second kind: the first worsens starts.
 
-        If a thin graph has several constraints, a start may exceed one of the limits. Then a
-        V-cycle, before any sweep, brings the start within the limits. A V-cycle moves clusters of
-        vertices from part to neighbouring part; sweeps would move single vertices to distant parts.
+        If several constraints let the start of a thin graph exceed a limit, a V-cycle comes first:
+        it moves clusters to neighbouring parts, where sweeps move single vertices to distant parts.
 
-        `cuts`: see `cycle`. `quick`: whether to use the presets of effort "fast". With these,
-        sweeps are quick, minimum cuts are smaller, and graphs of kind "even", such as meshes, are
-        treated like thin graphs.
+        `quick`: whether to use the presets of effort "fast", which treat "even" graphs as thin.
         """
         rng, best = np.random.default_rng(seed), self.member(owner)
         thin, even = self.kind == "thin", quick and self.kind == "even"
@@ -597,11 +511,7 @@ class RowJob(RefiningJob):
         cuts: Cuts | None = None,
         rng: np.random.Generator | None = None,
     ) -> Member:
-        """Run up to `cycles` V-cycles, and return the best owners found, as a `Member`.
-
-        The first V-cycle starts from the owners `best`, every other one from the best owners so
-        far. Stop when a V-cycle finds nothing better.
-        """
+        """Run up to `cycles` V-cycles, first from `best`, until no better owners are found."""
         rng = rng or np.random.default_rng([seed, 3])
         for k in range(1, cycles + 1):
             if self.deadline.passed() or self.is_least(best):
@@ -631,8 +541,7 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Refine owners for the objective, or combine them with the owners `other`.
 
-        Owners can be combined only if the objective is the expected volume. `cycles`: number of
-        V-cycles; None: the default of the pass.
+        `other`: only for the expected volume. `cycles`: V-cycles; None: the default of the pass.
         """
         begin = wall_seconds()
         if self.expectation is None:

@@ -1,10 +1,7 @@
 """Kinds of graphs, and the starts of a search on each kind.
 
-A *start* is a partition that a partitioner makes, and that the search then improves by sweeps,
-V-cycles and minimum cuts. A partitioner declares for which kinds of graphs and which efforts it
-makes starts (`plancc.partitioners.adapter.Start`). Before the first start, only the degrees are
-known, and the kind is hubs or even. The number of boundary rows of the first start then
-distinguishes three more kinds:
+A *start* is a partition that a partitioner makes, and that the search then improves. Before the
+first start, degrees tell hubs from even; the start's boundary rows then tell the other kinds.
 
 =====  ===========================================================================================
 hubs   some vertices have many neighbours, as in collaboration and dense social networks
@@ -16,11 +13,9 @@ thin   like even, but few rows are boundary rows, as in road networks: the resul
        minimum cuts, and sweeps make the start worse
 =====  ===========================================================================================
 
-If vertices have several weights, the start of a partitioner has more boundary rows than with one
-weight. If one limit is tighter than the others, graphs of kind even first get a start that balances
-only this constraint (`tightest`). For example, in the balance ``nnz:0.1,rows`` the limit of the
-rows is tighter. The start is kept if it respects the other limits too; on a thin graph it may
-exceed the limits slightly.
+A start that balances several weights has more boundary rows. So graphs of kind even first get a
+start that balances only the tightest limit (`tightest`). The start is kept if it respects the other
+limits too (nearly, on a thin graph).
 """
 
 from __future__ import annotations
@@ -48,21 +43,13 @@ class Beginning:
 
     @property
     def name(self) -> tuple[str, ...]:
-        """Names of the partitioner, of its preset and of its objective.
-
-        A fourth entry, "clusters", follows if the partitioner gets clusters of vertices instead of
-        all vertices.
-        """
+        """Partitioner, preset and objective; then "clusters" if clusters are partitioned."""
         clusters = ("clusters",) if self.how.clustered else ()
         return self.adapter.name, self.how.preset, self.how.objective, *clusters
 
 
 def has_hubs(degree: npt.NDArray[np.int64]) -> bool:
-    """Whether vertices with many neighbours have a large share of the edges.
-
-    `Kinds` says how many neighbours are many, and which share is large. `degree`, int64[n], is the
-    number of neighbours of every vertex.
-    """
+    """Whether vertices with many neighbours have a large share of the edges (`Kinds`)."""
     total = int(degree.sum())
     if total == 0:
         return False
@@ -82,19 +69,12 @@ def is_uneven(degree: npt.NDArray[np.int64], than: float = KINDS.uneven) -> bool
 
 
 def is_mild(degree: npt.NDArray[np.int64]) -> bool:
-    """Whether degrees do not differ very much (`Kinds.mild`).
-
-    If so, METIS is as fast on a graph with hubs as on a mesh.
-    """
+    """Whether degrees differ so little that METIS is as fast with hubs as on a mesh."""
     return not is_uneven(degree, KINDS.mild)
 
 
 def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str, num_parts: int) -> bool:
-    """Whether a search of this effort starts from a partition of clusters.
-
-    Only effort "fast" may, for large graphs with hubs. `degree`: number of neighbours of every
-    vertex.
-    """
+    """Whether a search starts from clusters: effort "fast", on large graphs with hubs."""
     whole = num_parts <= FEW and is_mild(degree)
     return effort == "fast" and int(degree.sum()) >= LARGE and has_hubs(degree) and not whole
 
@@ -102,10 +82,7 @@ def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str, num_parts: 
 def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str:
     """Return the kind of a graph, a key of `KIND_NUMBERS`.
 
-    Parameters:
-        degree (int64[n]): Number of neighbours of every vertex in the undirected graph.
-        boundary: Share of the rows that are boundary rows in the search's first partition. None:
-            there is no partition yet; the kind is then "hubs" or "even".
+    Without `boundary`, the first partition's share of boundary rows, return "hubs" or "even".
     """
     kind = "hubs" if has_hubs(degree) else "even"
     if boundary is not None and boundary > KINDS.wide:
@@ -116,13 +93,8 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
     """Return the limits for a start that balances only the tightest constraint, or None.
 
-    The tightest constraint is the constraint with the smallest allowed imbalance. In each of these
-    cases, such a start is not worth making, and the result is None:
-
-    - there is only one constraint, or another constraint is as tight;
-    - the graph has hubs, so that the weights of its vertices differ too much;
-    - a part may exceed its even share by less than the weight of `Starts.least_slack` average
-      vertices.
+    None for equally tight constraints, for hubs (whose weights differ too much), and if a part's
+    slack is below the weight of `Starts.least_slack` average vertices.
     """
     first, *others = sorted(limits.apart(), key=lambda each: float(each.epsilon[0]))
     slack = first.epsilon[0] * len(degree) / limits.num_parts
@@ -141,21 +113,8 @@ def beginnings(
 ) -> Iterator[Beginning]:
     """Yield the starts that installed partitioners declare for a kind of graph, the best first.
 
-    If the best installed partitioner of graphs declares no starts, yield nothing; the caller then
-    chooses partitioners by `auto_rank`. Some partitioners balance only one weight. If vertices have
-    several weights, and the graph's kind is neither "even" nor "thin", the starts of these
-    partitioners are only for effort "best": it takes long to bring the other weights within their
-    limits.
-
-    Parameters:
-        kind: A key of `KIND_NUMBERS`.
-        effort: Name of the effort. "best" has all starts, except starts that are only for "fast".
-        weights (int64[n] or int64[n, num_constraints]): Vertex weights.
-        num_nonzeros, num_parts: Number of nonzeros and of parts. Some starts are only for a range
-            of these numbers.
-        beside: Whether to add starts that are worth making only if there are few parts, and only
-            in addition to other starts.
-        mild: The result of `is_mild` for the degrees.
+    Yield nothing if the best partitioner of graphs declares none; callers then use `auto_rank`.
+    `beside`: whether to add starts that pay only beside others, with few parts.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     first = next((adapter for adapter in ranked if adapter.available()), None)
@@ -185,14 +144,9 @@ def beginnings(
 
 
 def highest(hypergraphs: bool, graphs: bool = True) -> list[Beginning]:
-    """Return starts of the search, one or more for every installed partitioner.
+    """Return starts of every installed partitioner with its best preset, the fastest first.
 
-    Each partitioner uses its preset of best quality. The fastest partitioner comes first.
-
-    Parameters:
-        hypergraphs: Whether partitioners may get the hypergraph.
-        graphs: Whether partitioners may get the undirected graph. A partitioner that supports both
-            gets the hypergraph if it may.
+    A partitioner that may get both hypergraph and graph gets the hypergraph.
     """
     found = []
     for adapter in PARTITIONERS.loaded().values():

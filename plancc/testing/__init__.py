@@ -3,9 +3,8 @@
     class TestMine(PartitionerTests):
         name = "mine"
 
-Install your package first (``pip install -e .``), because the checks find extensions through entry
-points, as plancc does. The checks need pytest. The checks for transports are in
-``plancc_runtime.testing``.
+The checks need pytest, and find extensions by entry points: install your package first (``pip
+install -e .``). The checks for transports are in ``plancc_runtime.testing``.
 """
 
 import inspect
@@ -25,8 +24,5 @@ def taken() -> set[str]:
 
 
 def documented(declared: type) -> bool:
-    """Return whether a dataclass has a docstring of its own.
-
-    Without one, Python uses the signature of the class as docstring.
-    """
+    """Whether a dataclass has its own docstring; by default, Python uses the signature."""
     return bool(docstring(declared))

@@ -31,9 +31,8 @@ class FormatTests:
     Attributes:
         name: Name of the format in `plancc.graph.formats.FORMATS`.
         directed: Whether files of this format hold directed graphs.
-        garbage: A line that is wrong in every file of this format; b"" if files do not consist of
-            lines of text.
-        hostile: Contents of short files whose headers announce much more data than the file has.
+        garbage: A line that is wrong in every file; b"" for files without lines of text.
+        hostile: Contents of short files whose headers announce much more data.
     """
 
     name: ClassVar[str]
@@ -67,10 +66,7 @@ class FormatTests:
         return graph
 
     def refused(self, path: Path, data: bytes) -> str:
-        """Write these bytes to a file, and read it.
-
-        Returns the message of the error, or "" if the file can be read.
-        """
+        """Write these bytes to a file, and read it; return the error's message, or ""."""
         path.write_bytes(data)
         words = ""
         try:
@@ -116,10 +112,7 @@ class FormatTests:
         assert self.refused(zipped, path.read_bytes())
 
     def test_damage(self, path: Path) -> None:
-        """A truncated file, or a file with one changed byte, gives a graph or an InputError.
-
-        No other error occurs.
-        """
+        """A truncated file, or a file with one changed byte, gives a graph or an InputError."""
         data = path.read_bytes()
         assert self.refused(path, b"")
         for end in range(1, len(data), 1 + len(data) // 200):

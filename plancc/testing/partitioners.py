@@ -47,10 +47,9 @@ class PartitionerTests:
         return adapter
 
     def problems(self, adapter: Adapter, side: int = 8) -> list[Problem]:
-        """Return partitioning problems, one of each problem type that the partitioner accepts.
+        """Return a partitioning problem of each type that the partitioner accepts.
 
-        All problems are made from the same graph: a grid of `side` by `side` vertices, and two
-        isolated vertices.
+        All have the same graph: a grid of `side` by `side` vertices, and two isolated vertices.
         """
         path = sp.diags_array([1.0, 1.0], offsets=[1, -1], shape=(side, side))
         grid = sp.kron(path, sp.eye_array(side)) + sp.kron(sp.eye_array(side), path)
@@ -62,10 +61,7 @@ class PartitionerTests:
     def owner(
         self, problem: Problem, num_parts: int, epsilon: float = 0.1, seed: int = 1
     ) -> npt.NDArray[np.int32]:
-        """Run the partitioner, check the result, and return the owners.
-
-        A part may be heavier than allowed only if a warning says so.
-        """
+        """Return owners by the partitioner; parts may be too heavy only if a warning says so."""
         given, options = deepcopy(problem), PartitionOptions(self.name, None, epsilon, seed)
         result = partition(problem, num_parts, options)
         assert result.partitioner == self.name
@@ -97,10 +93,7 @@ class PartitionerTests:
         assert getattr(import_module(run.__module__), run.__name__) is run
 
     def test_number_of_parts(self, adapter: Adapter) -> None:
-        """A graph of n vertices can be cut into 2 parts, and into n - 1 parts.
-
-        More parts than vertices are an error.
-        """
+        """A graph of n vertices can be cut into 2 or n - 1 parts, but not into more than n."""
         for problem in self.problems(adapter, 3):
             for num_parts in (2, 10):
                 self.owner(problem, num_parts, epsilon=1.0)
@@ -115,10 +108,7 @@ class PartitionerTests:
             self.owner(problem, 3, 1e300)
 
     def test_weights_and_costs(self, adapter: Adapter) -> None:
-        """The partitioner accepts weights of 0, and weights whose sum is above `max_total`.
-
-        It also accepts several constraints, even if one of them has only weights of 0.
-        """
+        """The partitioner accepts weights of 0, even constraints of zeros, and large weights."""
         for problem in self.problems(adapter):
             ones = problem.vertex_weights
             some = (np.arange(len(ones)) % 3 == 0).astype(np.int64)

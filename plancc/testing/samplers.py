@@ -36,10 +36,9 @@ BATCHES = 1000
 
 
 def pattern_of(density: float) -> npt.NDArray[np.bool_]:
-    """Return a random directed pattern: bool[VERTICES, VERTICES].
+    """Return a random directed pattern with this density of True, bool[VERTICES, VERTICES].
 
-    An entry is True with probability `density`. One row is empty, one column is empty, and one
-    vertex is isolated.
+    One row is empty, one column is empty, and one vertex is isolated.
     """
     pattern = np.random.default_rng(0).random((VERTICES, VERTICES)) < density
     pattern[1] = pattern[:, 2] = pattern[3] = pattern[:, 3] = False
@@ -97,8 +96,7 @@ class SamplerTests:
 
     Attributes:
         name: Name of the sampler in `plancc.sampling.SAMPLERS`.
-        options: Options that suit a graph of `VERTICES` vertices, `TRAINING` of which are training
-            vertices.
+        options: Options for `VERTICES` vertices, `TRAINING` of which are training vertices.
         varies: Whether 27 mini-batches that are drawn with these options all differ.
     """
 

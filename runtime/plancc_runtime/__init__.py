@@ -1,8 +1,7 @@
 """The runtime: training on plans. It imports no partitioner, no graph reader and no terminal.
 
-`plancc_runtime.train.train` calls the stages of the runtime in order: slice -> layout + transport
--> layers -> loss -> adjoint -> optimiser. A user's own training script begins with `open` and the
-layers of `plancc_runtime.nn`. Modules of the runtime import torch and MPI only at first use.
+`plancc_runtime.train.train` calls the stages in order: slice -> layout + transport -> layers ->
+loss -> adjoint -> optimiser. Modules of the runtime import torch and MPI only at first use.
 """
 
 from __future__ import annotations

@@ -33,10 +33,8 @@ class Batch:
     Attributes:
         number: Index of the batch in the run, from 0.
         graphs: One graph for every layer, beginning with the first layer.
-        rows (int64[m]): This rank's rows of the batch, as local rows. They are indices into this
-            rank's features, labels and masks.
-        targets (bool[m]): Whether the loss counts each row. The loss counts the seed vertices if
-            the sampler draws neighbours, else all rows.
+        rows (int64[m]): Local rows of the batch: indices into features, labels and masks.
+        targets (bool[m]): Whether the loss counts each row: all, or only drawn seed vertices.
     """
 
     number: int
@@ -58,8 +56,7 @@ def drawn_batches(
 ) -> Iterator[Batch]:
     """Yield the mini-batches of all epochs. The call and each step of the iteration are collective.
 
-    `of_rank` holds the plan's header, and the part of the plan that this rank runs. See
-    `plancc_runtime.graph.Graph.batches` for the other parameters and the errors.
+    `of_rank`: the plan's header, and this rank's part. For the rest see `Graph.batches`.
     """
     (header, part), transport = of_rank, resources.transport
     given = {"sampler": sampler, "layers": layers, "seed": seed, "epochs": epochs, **options}

@@ -1,23 +1,18 @@
 """Checkpoints: files from which training resumes with the same results to the bit.
 
-A checkpoint is one file, which is complete or does not exist. It holds tensors as safetensors. All
-other data are JSON in the metadata of safetensors, under the key "plancc".
+A checkpoint is a safetensors file, complete or absent; JSON in its metadata has all other data.
 
     DIR/last.safetensors    weights and buffers under their names in the network, the optimiser's
                             state as "optimizer/<parameter>/<name>", the best weights as "best/..."
-    DIR/last-1.safetensors  the checkpoint before the last, in the same form; training resumes from
-                            it if the last is damaged; `TrainOptions.keep_last` is the number of
-                            checkpoints that are kept, including the last
+    DIR/last-1.safetensors  the checkpoint before the last, from which training resumes if the last
+                            is damaged; `TrainOptions.keep_last` checkpoints are kept
     DIR/*.damaged           a damaged checkpoint from which training did not resume
     DIR/best.safetensors    weights and buffers that had the best validation loss
     DIR/.lock               exists while a run writes into the folder
 
-A checkpoint may come from an untrusted source, so every value in it is checked. If a value is
-wrong, the error says so in one sentence. Reading a checkpoint takes no more memory than the file
-and the network together.
-
-A checkpoint need not hold the state of a random generator, because every random number is a
-function of the seed, the number of the epoch or step, and the vertex.
+A checkpoint may come from an untrusted source, so every value is checked, and reading takes no more
+memory than file and network. No random state is stored: every random number is a function of seed,
+epoch or step, and vertex.
 """
 
 from __future__ import annotations
@@ -79,10 +74,9 @@ class _Facts:
 
     Attributes:
         plan: Content hash of the plan.
-        epoch: Number of epochs that were trained when the checkpoint was written.
+        epoch: Number of trained epochs.
         options: All options of the run that wrote the checkpoint, by name.
-        best: The best validation loss so far, without the weights that reached it: the field
-            `Validation.weights` is None.
+        best: The best validation loss so far, with `Validation.weights` None.
     """
 
     plan: str
@@ -92,15 +86,10 @@ class _Facts:
 
 
 def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a run that resumes, by name.
+    """Return the options of a run that resumes: from `given`, else from its checkpoint.
 
-    Options in `given` have the given values; all other options have the values in the run's
-    checkpoint. Options in `OWN` are never taken from it. If all checkpoints are damaged, only the
-    given options are returned; `Checkpoints` then raises the error. Not collective.
-
-    Parameters:
-        folder: Folder of the checkpoints.
-        given: Values of fields of `TrainOptions`, by name.
+    Options in `OWN` are never taken from the checkpoint. Not collective. If all checkpoints are
+    damaged, return `given`; `Checkpoints` then raises the error.
     """
     _need_safetensors()
     for number in _numbers(Path(folder)):
@@ -117,19 +106,16 @@ class Checkpoints:
     """The checkpoints of one run. Every method is collective.
 
     Parameters:
-        options: Options of the run. ``options.checkpoint`` is the folder; a missing folder is made.
+        options: Options of the run; the folder ``options.checkpoint`` is made if missing.
         content: Content hash of the plan.
 
     Attributes:
-        remarks (list of str): Remarks for the user: that the folder's file system has no locks, or
-            that the last checkpoint is damaged.
+        remarks (list of str): Remarks for the user, on missing locks or damage.
         source (str): The file that `load` read; "" before `load`.
 
     Raises:
-        InputError: If the folder has a checkpoint and the run does not resume, if the run resumes
-            and the folder has no checkpoint, or if another run writes into the folder.
-        OutputError: If the folder cannot be made.
-        BackendUnavailable: If safetensors is not installed.
+        InputError: If the folder has a checkpoint and the run does not resume, or the reverse, or
+            if another run writes into the folder.
     """
 
     def __init__(self, options: TrainOptions, content: str, transport: Transport) -> None:
@@ -193,9 +179,7 @@ class Checkpoints:
     def save(self, learner: Learner, epoch: int, best: Validation) -> None:
         """Write the checkpoint after `epoch` epochs; do nothing if this checkpoint exists already.
 
-        Raises:
-            OutputError: On all ranks, if the checkpoint cannot be written. The previous checkpoint
-                still exists then.
+        After an OutputError, which all ranks raise, the previous checkpoint still exists.
         """
         if epoch == self._saved:
             return
@@ -249,16 +233,11 @@ class Checkpoints:
             raise
 
     def load(self, learner: Learner) -> tuple[int, Validation]:
-        """Set the network and its optimiser to the newest checkpoint that is not damaged.
+        """Set network and optimiser to the newest undamaged checkpoint.
 
-        Returns:
-            epoch (int): The next epoch to train.
-            best: The best validation loss so far, with its weights.
-
-        Raises:
-            InputError: On all ranks, if all checkpoints are damaged. Also if the newest undamaged
-                file cannot be read, is not a checkpoint, has another format, or was written for
-                another plan or with other options.
+        Return the next epoch to train, and the best validation loss so far with its weights. All
+        ranks raise InputError if all files are damaged, or if the newest undamaged file does not
+        fit plan and options.
         """
         path, facts, tensors, digest = self._newest()
         with self._transport.agreement():
@@ -290,8 +269,7 @@ class Checkpoints:
     def _newest(self) -> tuple[Path, _Facts, dict[str, Tensor], str]:
         """Find the newest checkpoint that is undamaged on all ranks. Collective.
 
-        Return its path, the values in its JSON, its tensors, and the digest of both (`_digest`).
-        Add the names of damaged checkpoints to `_damaged`.
+        Return path, JSON values, tensors and digest; add names of damaged files to `_damaged`.
         """
         transport, reasons, found = self._transport, [], None
         for name in transport.gather(self._names())[0]:
@@ -415,8 +393,7 @@ def _write_file(
 def _read_file(path: Path) -> tuple[_Facts, dict[str, Tensor], str]:
     """Return the facts and tensors that `_write_file` wrote, and the digest of both (`_digest`).
 
-    Raises `_Damaged` if the file is missing, cut off or changed, `_Unfit` if it is not a checkpoint
-    that this version can read, and OSError if the system cannot read the file.
+    Raise `_Damaged` for a missing, cut or changed file, `_Unfit` if this version cannot read it.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -508,14 +485,7 @@ def _is_object(value: object) -> bool:
 
 
 def _digest(text: str, tensors: dict[str, Tensor]) -> str:
-    """Return the SHA-256 of a checkpoint: of its JSON, and of its tensors.
-
-    For each tensor, the name, dtype, shape and bytes are hashed.
-
-    Parameters:
-        text: The JSON.
-        tensors: The tensors, by name.
-    """
+    """Return the SHA-256 of a checkpoint: JSON, and tensors' names, dtypes, shapes and bytes."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         value = tensors[name]
@@ -527,11 +497,7 @@ def _digest(text: str, tensors: dict[str, Tensor]) -> str:
 def _matching(
     path: Path, tensors: dict[str, Tensor], prefix: str, wanted: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the checkpoint's tensors under the names of `wanted`.
-
-    In the file, each name has `prefix` before it. Raises InputError if a tensor is missing, or if
-    its shape or dtype differs from that in `wanted`.
-    """
+    """Return the tensors for the names in `wanted`; InputError if one is missing or unfit."""
     for name, value in wanted.items():
         found = tensors.get(prefix + name)
         if found is None or found.shape != value.shape or found.dtype != value.dtype:

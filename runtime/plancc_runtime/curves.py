@@ -1,8 +1,7 @@
 """Exact areas under ROC and precision-recall curves, over the vertices of all ranks.
 
-No rank holds all scores. Every rank counts its vertices with each score. Then the ranks sort these
-counts by score with a parallel sample sort (Shi and Schaeffer 1992). After the sort, all vertices
-with equal scores are counted on one rank, so that ties count as in scikit-learn.
+The ranks sort their counts of vertices per score by a parallel sample sort (Shi and Schaeffer
+1992). Equal scores then meet on one rank, so that ties count as in scikit-learn.
 """
 
 from __future__ import annotations
@@ -27,27 +26,19 @@ def areas(
 ) -> list[Float64Array]:
     """Return the area under the ROC curve and the average precision of every class. Collective.
 
-    The area is the chance that a vertex of the class has a higher score than a vertex outside the
-    class; equal scores count half. The average precision is the mean, over the vertices of the
-    class, of the precision at their score: the sum of (R_n - R_{n-1}) P_n over descending
-    thresholds.
-
-    Parameters:
-        groups: For every split, the scores of this rank's vertices, float64[m, classes], finite;
-            and whether each vertex is in the class, bool[m, classes].
-        hits: Numbers K of Hits@K. If they are given, the mean reciprocal rank and Hits@K are
-            returned too.
+    The average precision is the sum of (R_n - R_{n-1}) P_n over descending thresholds. `groups`:
+    for every split, finite scores float64[m, classes], and whether each vertex is in the class,
+    bool[m, classes].
 
     Returns:
         A list of arrays float64[splits, classes]:
 
         1. The areas; NaN for a class that has all vertices or none.
         2. The average precisions; NaN for a class that has no vertex.
-        3. If `hits` is given: the mean reciprocal rank. The rank of a vertex of the class is 1 plus
-           the number of vertices outside the class with a higher score; equal scores count half.
-        4. For every K in `hits`, one array: Hits@K of Hu et al. (2020). It is the share of the
-           class's vertices for which fewer than K vertices outside the class have an equal or a
-           higher score.
+        3. If `hits` is given: the mean reciprocal rank. A rank is 1 plus the number of vertices
+            outside the class with a higher score; equal scores count half.
+        4. For every K in `hits`: Hits@K of Hu et al. (2020), the share of the class's vertices for
+            which fewer than K vertices outside the class have an equal or higher score.
     """
     classes = groups[0][0].shape[1]
     columns = len(groups) * classes
@@ -79,11 +70,9 @@ def areas(
 
 
 def _counted(groups: Groups) -> Counts:
-    """Return this rank's counts of vertices, under keys that sort by column, then by score.
+    """Return this rank's counts of vertices outside and in the class, under sorted keys.
 
-    For each key there are two counts: of vertices outside the class, and of vertices in the class.
-    A key is a complex number: its real part is the column, its imaginary part the score. A column
-    is one class of one split. numpy sorts complex numbers by the real part first.
+    A key is complex, since numpy sorts by real part first: column (class of a split) + score i.
     """
     columns = [each for scores, truth in groups for each in zip(scores.T, truth.T, strict=True)]
     every = [_added(score, np.stack([~own, own], axis=1)) for score, own in columns]
@@ -96,10 +85,7 @@ def _counted(groups: Groups) -> Counts:
 def _added(
     keys: npt.NDArray[Any], counts: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the distinct keys, ascending, and for each key the sums of its counts: int64[m, 2].
-
-    `counts`, int[n, 2], has the two counts of each key in `keys` (see `_counted`).
-    """
+    """Return the distinct keys, ascending, and the sums of each key's two counts, int64[m, 2]."""
     known, place = np.unique(keys, return_inverse=True)
     sums = [np.bincount(place, each, len(known)) for each in counts.T]
     return known, np.stack(sums, axis=1).astype(np.int64)
@@ -108,9 +94,7 @@ def _added(
 def _sorted_together(mine: Counts, transport: Transport) -> Counts:
     """Return the counts of all ranks for this rank's range of keys (see `_counted`). Collective.
 
-    Higher ranks have ranges of higher keys. To find the bounds of the ranges, every rank samples
-    its sorted keys at regular distances. The ranks sort these samples together; the bounds are
-    samples at regular distances in the sorted list.
+    Higher ranks have ranges of higher keys, bounded by samples of all ranks' keys.
     """
     size = transport.size
     if size == 1:

@@ -1,7 +1,6 @@
 """Features, labels and masks of a rank's vertices: read from the plan, or random.
 
-Random data are a function of seed, vertex and column alone, so that they depend neither on the
-number of ranks nor on the partition.
+Random data depend only on seed, vertex and column, not on the number of ranks or the partition.
 """
 
 from __future__ import annotations
@@ -43,25 +42,18 @@ class LocalData:
     """Training data of one rank, in local row order.
 
     Attributes:
-        features (Tensor[num_rows, num_features]): Features. On a process grid that splits columns,
-            only this rank's columns. With `features_on_disk`, the features are mapped from the
-            plan's file and keep the file's dtype.
+        features (Tensor[num_rows, num_features]): Features; only this rank's columns if a process
+            grid splits columns. With `features_on_disk`, a mapped file with its own dtype.
         num_features: Number of feature columns over all ranks that share these rows.
         first_column: Index of this rank's first feature column among all feature columns.
-        labels (int64[num_rows], bool or float[num_rows, num_classes]): Labels of all rows; the
-            form depends on the kind of targets (`plancc_runtime.targets`).
-        num_classes: Number of classes, or of real numbers to predict per vertex; the same on all
-            ranks.
-        splits (dict of str to int64[m]): For every split, the local rows of its labelled vertices.
-            The key "train" always exists.
+        labels (int64[num_rows], bool or float[num_rows, num_classes]): Labels or targets of all
+            rows.
+        num_classes: Number of classes, or of real numbers to predict per vertex.
+        splits (dict of str to int64[m]): Local labelled rows of every split; "train" always exists.
         split_sizes: For every split, the number of its labelled vertices on all ranks.
-        target: Kind of targets; computes the loss and the scores.
-        totals: For every split, the divisor of its mean loss: the sum of the weights of its
-            vertices over all ranks; 1 if the split is empty.
+        totals: Divisor of every split's mean loss: its vertices' weights over all ranks, or 1.
         replaced_masks: Splits whose masks in the plan were replaced by random masks.
-        random_features, random_labels: Whether features and labels are random.
-        row_type (int64[num_rows] or None): Index of the vertex type of every row; None if the plan
-            has no vertex types.
+        row_type (int64[num_rows] or None): Vertex type of every row, if the plan has types.
         seeds: Seed vertices of a mini-batch, if the task draws them.
     """
 
@@ -82,10 +74,7 @@ class LocalData:
 
     @property
     def where(self) -> Any:
-        """Argument `where` of `Network.standardized`: which statistics apply to the features.
-
-        It is `row_type` if the plan has vertex types, else `first_column`.
-        """
+        """Argument `where` of `Network.standardized`: `row_type`, or else `first_column`."""
         return self.first_column if self.row_type is None else self.row_type
 
     @cached_property
@@ -103,17 +92,10 @@ class LocalData:
         size: int | None = None,
         seeds: Seeds | None = None,
     ) -> LocalData:
-        """Return the data of a mini-batch. Collective.
+        """Return the data of a mini-batch, with features of all own rows. Collective.
 
-        The only split is "train": the batch's targets that are training vertices. The features of
-        all rows of this rank are included.
-
-        Parameters:
-            rows (int64[m]): Local rows of the batch's vertices that this rank owns.
-            targets (bool[m]): Whether the loss counts the output of each row.
-            size: Number of training vertices among the targets of all ranks. If None, the ranks
-                count them.
-            seeds: Seed vertices that the task drew, if it draws any; then `size` is ignored.
+        The only split is "train": training vertices among the local `rows` that `targets`, bool[m],
+        marks. `size` is their number on all ranks; None: the ranks count, unless there are `seeds`.
         """
         chosen = np.flatnonzero(targets & self._training[rows])
         device = self.labels.device
@@ -149,18 +131,9 @@ def load_data(
 ) -> LocalData:
     """Return the vertex data of this rank's rows. Collective.
 
-    If the plan has no train mask, every labelled vertex is a training vertex. Masks that the option
-    `split` draws replace the plan's masks.
-
-    Parameters:
-        dtype (torch.dtype): Dtype of the features.
-        options: Options of the run. `classes` may exceed the number of classes in the plan.
-        device: Device of all tensors.
-        plan: The plan's name, for messages.
-        learnt: The vertices that training may use; by default all.
-
-    Raises:
-        InputError: If an option contradicts the plan's data, or no training vertex has a label.
+    Without a train mask, all labelled vertices train. Masks drawn by `split` replace the plan's.
+    Training may use only the vertices `learnt`. Raise InputError if an option contradicts the
+    plan's data, or no training vertex has a label.
     """
     data, split = part.vertex_data, options.split
     labels, classes, num_vertices = _labels(part, options, transport)
@@ -214,14 +187,9 @@ def load_data(
 def _labels(
     part: Part, options: TrainOptions, transport: Transport
 ) -> tuple[npt.NDArray[Any], int, int]:
-    """Return the labels or targets of the rank's rows, or random classes. Collective.
+    """Return the rank's labels or targets, or random classes, and two numbers. Collective.
 
-    Returns:
-        int64[num_rows], bool or float[num_rows, classes]: The labels or targets.
-        int: Number of classes: one more than the largest label on any rank, or the number of
-            columns of the targets.
-        int: Number of vertices: one more than the largest vertex number on any rank; 0 if the plan
-            has targets in place of labels.
+    The numbers are classes (or columns of targets), and vertices (or 0 for targets).
     """
     data = part.vertex_data
     if data.targets is not None:
@@ -267,10 +235,7 @@ def _check_data(
 
 
 def width_of(part: Part, options: TrainOptions) -> int:
-    """Return the number of feature columns, summed over the ranks that share a part's rows.
-
-    Without features, this is the number of columns of the random features.
-    """
+    """Return the number of feature columns, given or random, over the ranks that share rows."""
     features = part.vertex_data.features
     return (options.random_features or DEFAULT_FEATURES) if features is None else features.shape[1]
 
@@ -326,12 +291,10 @@ def _mean(numbers: Tensor, transport: Transport) -> Tensor:
 def _weights(
     options: TrainOptions, labels: Tensor, classes: int, kind: type[Target], transport: Transport
 ) -> Tensor:
-    """Return, for every class, the weight of its vertices in the loss: float64[num_classes].
+    """Return the weight of each class's vertices in the loss, float64[num_classes]. Collective.
 
-    Collective.
-
-    A class with c of the n training vertices has balanced weight n / (k c), if k classes have
-    vertices (King and Zeng 2001), as in scikit-learn; a class without vertices has weight 1.
+    Balanced weight: n / (k c) for c of n training vertices, if k classes have vertices (King and
+    Zeng 2001); 1 for a class without vertices.
     """
     classes = options.classes or classes
     weights = torch.ones(classes, dtype=torch.float64)
@@ -350,14 +313,7 @@ def _weights(
 
 
 def read_class_weights(path: str, classes: int) -> npt.NDArray[np.float64]:
-    """Return the class weights in a file: float64[classes].
-
-    The file is a text file with one number per line, or an .npy file.
-
-    Raises:
-        InputError: If the file cannot be read or has another length, or if a weight is negative or
-            not finite.
-    """
+    """Return the class weights in a text or .npy file, float64[classes]; InputError if invalid."""
     try:
         found = np.load(path) if path.endswith(".npy") else np.loadtxt(path, np.float64, ndmin=1)
         weights = np.asarray(found, np.float64)
@@ -390,9 +346,7 @@ def _totals(
 def _no_training(drawn: bool, given: Sequence[str]) -> str:
     """Return why no training vertex has a label, and what to do.
 
-    Parameters:
-        drawn: Whether `split` drew the masks.
-        given: Splits that have a mask in the plan.
+    `drawn`: whether `split` drew the masks. `given`: splits that have a mask in the plan.
     """
     if drawn:
         return "no vertex that `split` draws for training has a label"
@@ -415,10 +369,7 @@ def _own_columns(part: Part, width: int) -> slice:
 def random_features(
     vertex: npt.NDArray[np.integer], width: int, seed: int, columns: slice = slice(None)
 ) -> npt.NDArray[np.float32]:
-    """Return random features, uniform in [-1, 1): float32[len(vertex), columns].
-
-    `columns` selects columns of the whole matrix, which has `width` columns; by default all.
-    """
+    """Return `columns` of random features [len(vertex), width], uniform in [-1, 1), float32."""
     stream = mix.in_python(vertex.astype(np.uint64) + mix.in_python(np.uint64(seed)))
     column = np.arange(width, dtype=np.uint64)[columns]
     result = np.empty((len(vertex), len(column)), np.float32)

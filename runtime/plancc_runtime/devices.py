@@ -11,13 +11,7 @@ from plancc_runtime.transport.base import Transport
 
 
 def own_device(name: str | torch.device, transport: Transport) -> torch.device:
-    """Return the device with this name; for "cuda", the device that this rank gets.
-
-    The ranks of a machine get its CUDA devices round robin.
-
-    Raises:
-        InputError: If there is no such device.
-    """
+    """Return the device `name`; for "cuda", round robin on a machine. InputError if missing."""
     try:
         device = torch.device(name)
     except RuntimeError:

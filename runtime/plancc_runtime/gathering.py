@@ -1,8 +1,7 @@
 """Collect the rows of all ranks, block by block, in the order of the source's vertices.
 
-The source numbers its vertices 0..n-1. In this module a *block* is the rows of consecutive
-vertices. Every rank sends its rows of a block to the ranks that collect. A collecting rank holds
-only one block at a time.
+In this module a *block* is the rows of consecutive vertices. Every rank sends its rows of a block
+to the ranks that collect, which hold one block at a time.
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ class Ids:
     original: npt.NDArray[Any]
 
     def within(self, vertices: slice) -> Ids:
-        """Return the ids of a range of vertices.
-
-        In the result, vertices are counted from the start of the range.
-        """
+        """Return the ids of a range of vertices, which are counted from the start of the range."""
         there = (self.vertex >= vertices.start) & (self.vertex < vertices.stop)
         return Ids(self.vertex[there] - vertices.start, self.original[there])
 
@@ -76,17 +72,12 @@ The arrays are None on a rank that does not collect."""
 
 
 def named_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.ndarray]:
-    """Convert `rows` to a mapping of names to NumPy arrays.
+    """Convert `rows` to NumPy arrays by name; a single tensor or array gets the name "row".
 
-    Floating-point numbers of less than 4 bytes become float32, without loss of precision.
-
-    Parameters:
-        rows: One tensor or array, which gets the name "row", or several by name.
-        of: Name of `rows` in error messages.
+    Floating-point numbers of less than 4 bytes become float32. `of` names `rows` in messages.
 
     Raises:
-        InputError: If a value is not a dense tensor or array of numbers, or does not have
-            `num_rows` rows, or if two values have the same name.
+        InputError: If a value is no dense array of numbers with `num_rows` rows, or names repeat.
     """
     given = rows if isinstance(rows, Mapping) else {"row": rows}
     found: dict[str, np.ndarray] = {}
@@ -130,9 +121,8 @@ def blocks(
     """Yield all rows in the order of their vertices. Collective.
 
     Parameters:
-        sources: Arrays of this rank's rows. The k-th sources of all ranks have arrays with the same
-            names, dtypes and row shapes, and together they must have every vertex once. Arrays of
-            different sources have different names.
+        sources: This rank's rows. The k-th sources of all ranks have the same names, dtypes and row
+            shapes, and together every vertex once. Names of different sources differ.
         everywhere: Whether every rank gets the blocks; otherwise only rank 0 does.
 
     Raises:
@@ -177,9 +167,7 @@ class RowsOfRank:
 
     Attributes:
         vertices (int[num_rows]): Vertex of every row.
-        num_vertices: Number of vertices on all ranks.
-        contributes: Whether this rank contributes its rows; False if its rows are copies of another
-            rank's rows.
+        contributes: Whether this rank contributes; False if its rows are copies.
     """
 
     vertices: npt.NDArray[np.integer]
@@ -187,20 +175,13 @@ class RowsOfRank:
     contributes: bool = True
 
     def among(self, rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> RowsOfRank:
-        """Return a `RowsOfRank` of some rows, whose vertices are numbered by position in `wanted`.
-
-        Parameters:
-            rows (int64[m]): Local row numbers.
-            wanted (int64[n]): The vertices that the ranks chose together.
-        """
+        """Return some local rows, with vertices numbered by their position in `wanted`."""
         order = np.argsort(wanted)
         places = order[np.searchsorted(wanted, self.vertices[rows], sorter=order)]
         return RowsOfRank(places, len(wanted), self.contributes)
 
     def within(self, vertices: slice) -> tuple[npt.NDArray[np.int64], RowsOfRank]:
-        """Return the local rows of a range of vertices, and a `RowsOfRank` of these rows alone.
-
-        The `RowsOfRank` numbers the vertices from the start of the range."""
+        """Return local rows and `RowsOfRank` of a range of vertices, counted from its start."""
         there = (self.vertices >= vertices.start) & (self.vertices < vertices.stop)
         size, rows = vertices.stop - vertices.start, np.flatnonzero(there)
         return rows, RowsOfRank(self.vertices[rows] - vertices.start, size, self.contributes)
@@ -215,11 +196,7 @@ class RowsOfRank:
 def gather_rows(
     rows: RowsOfRank, array: np.ndarray, transport: Transport, everywhere: bool
 ) -> np.ndarray | None:
-    """Return the rows of all ranks in one array, in the order of their vertices. Collective.
-
-    If not `everywhere`, only rank 0 gets the array; the other ranks get None. For other parameters
-    and for errors see `blocks`.
-    """
+    """Return all ranks' rows by vertex, on rank 0 or `everywhere`; else None. Collective."""
     columns_of({"rows": array}, transport)
     whole = None
     with transport.agreement():
@@ -241,16 +218,8 @@ def save_rows(
 ) -> None:
     """Write the rows of all ranks with the ids of their vertices to one file. Collective.
 
-    Rank 0 writes the file, and holds one block of rows at a time.
-
-    Parameters:
-        path: Name of the file; see `rowfiles.check_name`.
-        arrays: Mapping of names to array[num_rows, ...].
-        ids: Ids of the vertices. None if the vertices' numbers are their ids.
-
-    Raises:
-        InputError, OutputError, BackendUnavailable, PlanError: On all ranks; no half-written file
-            is left.
+    Rank 0 holds one block of rows at a time. After an error, no half-written file is left. `ids` is
+    None if vertex numbers are ids.
     """
     name = fspath(path)
     with transport.agreement():

@@ -342,12 +342,11 @@ class Graph(EdgeGraph):
         save_rows(path, self._rows, arrays, ids, self.transport)
 
     def _check_alike(self, tensors: Mapping[str, Tensor]) -> None:
-        """Raise InputError if a tensor holds data of one rank, so it cannot be a parameter.
+        """Raise InputError if a tensor holds data of one rank, not a parameter. Collective.
 
-        Collective. There are two such cases. First, the tensor's shape differs between ranks.
-        Second, its values differ between ranks, and its length is a number of local rows or
-        edges: an entry of `_own_sizes` that is equal on all ranks. Shapes that were checked once
-        are not checked again."""
+        The tensor's shape differs between ranks, or its values differ and its length is a number of
+        local rows or edges. Shapes that were checked once are not checked again.
+        """
         shapes = tuple((name, tuple(tensor.shape)) for name, tensor in tensors.items())
         if shapes in self._alike:
             return
@@ -408,11 +407,7 @@ class Graph(EdgeGraph):
 
 
 def check_rows(x: Tensor, rows: int, graph: Graph, ndim: int | None = None, of: str = "") -> None:
-    """Raise InputError unless x has `rows` rows, `ndim` axes, and the graph's dtype and device.
-
-    `ndim` None: any number of axes. `of`: end of the message about a wrong shape, such as
-    " of type 'author'".
-    """
+    """Raise InputError unless x has `rows` rows, `ndim` axes, and the graph's dtype and device."""
     if not isinstance(x, Tensor):
         raise InputError(f"x is of type {type(x).__name__}; give torch.as_tensor(x)")
     if x.ndim == 0 or len(x) != rows or ndim not in (None, x.ndim):

@@ -25,16 +25,9 @@ if TYPE_CHECKING:
 
 
 def agree(plan: str | PathLike[str] | Slice, task: LearningTask, num_ranks: int) -> Drawn | None:
-    """Check that plan and options fit each other, and return the sampler of the mini-batches.
+    """Check that plan and options fit each other; return sampler and population of mini-batches.
 
-    The result also has the sampler's population, the vertices to draw from. It is None if the run
-    is full-batch. Not collective.
-
-    Parameters:
-        task: Learning task. Its header comes from `slices.run_header`.
-
-    Raises:
-        InputError: If plan and options do not fit each other.
+    None for a full batch. Not collective. `task.header` comes from `slices.run_header`.
     """
     header, options = task.header, task.options
     if options.kernel != "auto":
@@ -57,11 +50,7 @@ def execution_of(
 ) -> Execution:
     """Return the execution that the options ask for. Collective.
 
-    Parameters:
-        task: Learning task that `check_layout` accepts.
-        part: This rank's slice of the task's plan, with rows in the order of
-            `layouts.order.order_rows`.
-        drawn: Sampler and population of mini-batches; None for a full batch.
+    `check_layout` must have accepted the task; `part` has rows in the order of `layouts.order`.
     """
     options = task.options
     if is_own(options.model):
@@ -86,11 +75,7 @@ def execution_of(
 
 
 def check_layout(task: LearningTask) -> None:
-    """Check that the options fit the layout of the plan. Not collective.
-
-    Raises:
-        InputError: If an option needs a plan of another layout.
-    """
+    """Raise InputError if an option needs a plan of another layout. Not collective."""
     header, options = task.header, task.options
     if is_own(options.model):
         from plancc_runtime.nn.own_class import check_plan
@@ -174,9 +159,7 @@ def _check_feature(grid: Grid, options: TrainOptions) -> None:
 def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
     """Raise InputError for options that a process grid does not support.
 
-    Parameters:
-        wanted: Options of the user that only row plans support. This function appends the options
-            that it finds.
+    Options that only row plans support are appended to `wanted`.
     """
     if MODELS[options.model].whole_rows:
         raise InputError(
@@ -201,11 +184,7 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
 
 
 def check_widths(task: LearningTask, data: LocalData) -> None:
-    """Check that every layer has at least one column per process column. Not collective.
-
-    Raises:
-        InputError: If a layer has fewer columns than the grid of the plan has process columns.
-    """
+    """Raise InputError if a layer has fewer columns than the process grid. Not collective."""
     header, options = task.header, task.options
     if header.grid is not None:
         hidden = [options.hidden] * (options.layers > 1)

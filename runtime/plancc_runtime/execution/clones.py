@@ -1,8 +1,7 @@
 """Epochs with `fold` "none" or "delayed", in which every rank computes with its clones.
 
-A rank's clones are its copies of all rows and columns of its nonzeros (`layouts.clones`).
-Evaluation uses the exact product of the whole plan, so scores depend on the weights only, not on
-delayed sums.
+Clones are a rank's copies of all rows and columns of its nonzeros (`layouts.clones`). Evaluation
+uses the exact product of the whole plan, so scores depend on the weights only.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from plancc_runtime.views import View
 class LateFolds(FullBatch):
     """Full-batch epochs with clones: copies of other ranks' vertices (see `layouts.clones`).
 
-    With the pass `constant`, the delayed partial sums of the features are sent only once. For the
-    parameters see `choice.execution_of`.
+    With the pass `constant`, the delayed partial sums of the features are sent only once.
     """
 
     _delay: Delay | None = None
@@ -64,12 +62,7 @@ class LateFolds(FullBatch):
         return super().prepare(network)
 
     def view(self, epoch: int) -> View:
-        """Return the view for training in an epoch. Collective.
-
-        Parameters:
-            epoch: Index of the epoch, from 0. The caller must call this method for every epoch, in
-                ascending order.
-        """
+        """Return the view for training in an epoch. Collective; call for all epochs in order."""
         if self._delay is not None:
             self._delay.epoch = epoch
             if "constant" in self._passes and epoch <= self._settled:
@@ -80,9 +73,8 @@ class LateFolds(FullBatch):
     def _settled(self) -> int:
         """Index of the last epoch in which partial sums or totals of the features arrive.
 
-        The features are the same in all epochs. With r bins of vertices, every bin has sent its
-        partial sums for the first time in epoch r - 1 at the latest. The leaves of the bin have
-        received their totals 2 r epochs later (`layouts.clones` explains bins and leaves).
+        With r bins of vertices, all bins have sent partial sums after epoch r - 1; the bin's leaves
+        have the totals 2 r epochs later (`layouts.clones`).
         """
         assert self._delay is not None
         return 3 * self._delay.epochs - 1
@@ -92,12 +84,10 @@ class LateFolds(FullBatch):
             sums.finish()
 
     def figures(self, network: Network) -> Figures:
-        """Return the mean number of words that are sent per epoch.
+        """Return the mean number of words per epoch, over a cycle in which every bin is sent once.
 
-        The vertices are divided into bins, and each epoch sends the rows of one bin. The mean is
-        over one cycle, in which every bin is sent once. If the pass `constant` is on, partial sums
-        of the features are not counted, since they are sent in the first epochs only. The other
-        passes do not change the number of words, since ranks send no gradients of rows.
+        With `constant`, partial sums of features are not counted; other passes change nothing,
+        since no gradients of rows are sent.
         """
         on = [name for name in self._passes if name == "constant"]
         return figures_of(network, on, self._training, self._training, self._transport)
@@ -105,8 +95,7 @@ class LateFolds(FullBatch):
     def _fix(self, settled: bool) -> None:
         """Compute what the first layer reads instead of the features: the result of `Conv.fixed`.
 
-        Parameters:
-            settled: Whether this is the last call. If true, buffers and unused features are freed.
+        `settled`: whether the call is the last, which frees buffers and unused features.
         """
         view, graph = self._training, self._training.graphs[0]
         assert view.x is not None

@@ -28,13 +28,11 @@ class Drawn:
     """Sampler, population and seed vertices of mini-batches; the same on every rank.
 
     Attributes:
-        sampler: Sampler of the mini-batches.
-        population: Vertices to draw from, and the pattern of nonzeros if the sampler reads it.
+        population: Vertices to draw from, and the pattern if the sampler reads it.
         per_epoch: Number of mini-batches in an epoch.
         remark: Remark on the sampler for the user; "" if there is none.
         by_owners: Whether the owners of rows draw (`layouts.draws`).
-        seeds: Seed vertices of the mini-batches if the task draws them; None if the sampler draws
-            them.
+        seeds: Seed vertices of the mini-batches if the task draws them, else None.
     """
 
     sampler: Sampler
@@ -49,14 +47,8 @@ class Drawn:
     ) -> Drawn:
         """Return a copy from which mini-batches can be drawn. Not collective.
 
-        If every rank draws whole mini-batches, and the sampler reads the pattern of the graph, the
-        copy's population has the whole pattern. A mini-batch is drawn to find errors now. If the
-        owners of rows draw, they do not need this pattern: only the attribute `by_owners` is set.
-
-        Parameters:
-            plan: The plan file; a slice does not give the whole pattern.
-            task: The learning task, which has the seed.
-            by_owners: Whether the owners of rows draw (`layouts.draws`).
+        With `by_owners`, owners draw without the whole pattern: only this attribute is set.
+        Otherwise the pattern is read from `plan` (if no slice), and a batch is drawn as a test.
 
         Raises:
             InputError, PlanError: If the plan is damaged, or no mini-batch can be drawn.
@@ -82,14 +74,9 @@ class Drawn:
 
 
 def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Drawn:
-    """Return the sampler of mini-batches, and the population from which it draws.
+    """Return the sampler and population (without pattern) of mini-batches. Not collective.
 
-    The population lacks the pattern of nonzeros. Not collective. If the user leaves out an option,
-    the value for which the plan was compiled is used.
-
-    Raises:
-        InputError: If the options do not fit each other, the plan or the model.
-        PlanError: If the plan is damaged.
+    Options that the user leaves out have the values for which the plan was compiled.
     """
     options = task.options
     given = {name: getattr(options, name) for name in BATCH_OPTIONS}

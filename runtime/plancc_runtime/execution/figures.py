@@ -1,7 +1,6 @@
 """Counts how many words an epoch sends, before the epoch is executed.
 
-Layers list their steps, and graphs count the words of a step (`LayerGraph.counts`). This module
-adds these words, for all layouts, samples and mini-batches.
+Layers list their steps, and graphs count the words of a step (`LayerGraph.counts`).
 """
 
 from __future__ import annotations
@@ -27,12 +26,9 @@ from plancc_runtime.views import View
 def figures_of(
     network: Network, passes: Sequence[str], whole: View, live: View, transport: Transport
 ) -> Figures:
-    """Return the words that all ranks send in an epoch, with and without the passes. Collective.
+    """Return the words that all ranks send in an epoch, with and without `passes`. Collective.
 
-    Parameters:
-        passes: Passes that are on. All passes except "overlap" change the number of words.
-        whole: View that an epoch uses if the pass "dead-rows" is off.
-        live: View that an epoch uses if the pass "dead-rows" is on.
+    `whole`, `live`: views of an epoch without and with the pass "dead-rows".
     """
     on = [name for name in PASSES if name in passes and name != "overlap"]
     counted = [words_of_pass(network, whole.graphs, plain=True)]
@@ -61,17 +57,14 @@ def words_of_pass(
 ) -> Int64Array:
     """Return the words that this rank sends in each layer, forward and backward: int64[layers].
 
-    If messages differ from epoch to epoch, they repeat after a cycle of epochs
-    (`LayerGraph.cycle`); then the result is the sum over the epochs of one cycle. If no products
-    have been computed on these graphs yet, the call is collective.
+    If messages differ between epochs, the result is the sum over a cycle (`LayerGraph.cycle`).
+    Collective if no products have been computed on the graphs yet.
 
     Parameters:
         graphs: Graph of every layer, as in a `View`.
         plain: Whether the pass "order" is off.
-        fixed: Whether the first layer has exchanged the features before the epoch. If true, the
-            words of this exchange are not counted.
-        reduced: Whether to count the words that products sum with all-reduce operations, instead of
-            the words that are sent.
+        fixed: Whether the first layer exchanged the features before the epoch, uncounted.
+        reduced: Whether to count the words of all-reduces instead of the words sent.
     """
     words = np.zeros(len(graphs), np.int64)
     for k, graph in enumerate(graphs):
@@ -81,11 +74,9 @@ def words_of_pass(
 
 
 def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
-    """Return the number of words that this rank sends in a forward pass.
+    """Return the number of words that this rank sends in a forward pass. Not collective.
 
-    If messages differ from epoch to epoch, they repeat after a cycle of epochs
-    (`LayerGraph.cycle`); then the result is the mean over the epochs of one cycle. Not collective.
-    See `words_of_pass` for the parameters.
+    If messages differ between epochs, the result is the mean over a cycle (`LayerGraph.cycle`).
     """
     words = 0
     for k, graph in enumerate(graphs):
@@ -94,10 +85,7 @@ def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
 
 
 def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
-    """Return this rank's traffic for a layer's steps.
-
-    Steps whose result is known before the epoch (`LayerStep.at_hand`) are not counted.
-    """
+    """Return this rank's traffic for a layer's steps, without steps `LayerStep.at_hand`."""
     found = Counts.zero(1)
     for step in steps:
         if not step.at_hand:
@@ -107,11 +95,7 @@ def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
 
 @contextmanager
 def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[str]]:
-    """Return a context that counts the words that this rank sends in every stage of training.
-
-    The value of the context is a counter: the words by the name of the stage (`Network.entered`).
-    The counter is complete when the context ends.
-    """
+    """Count this rank's words in every stage (`Network.entered`) while in the context."""
     found, usual = Counter[str](), network.entered
     stage, before = "", transport.traffic.words_sent
 
@@ -132,14 +116,9 @@ def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[s
 
 
 def steps_remark(network: Network, view: View, sent: Counter[str], transport: Transport) -> str:
-    """Compare the words that layers sent with the words that their steps list. Collective.
+    """Compare the words `sent` in training on `view` with the words of listed steps. Collective.
 
-    Parameters:
-        view: View that was trained on.
-        sent: Words of every stage, from `stages_counted`.
-
-    Returns:
-        A remark on the first layer whose counts differ, or "" if all are equal.
+    Return a remark on the first layer whose counts differ, or "".
     """
     wrong = ""
     for k, graph in enumerate(view.graphs):

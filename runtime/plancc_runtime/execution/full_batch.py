@@ -2,16 +2,12 @@
 
     order       every layer sends H or H W, whichever has fewer columns (`nn.conv`)
     constant    the features are exchanged only once, and no gradients of features are sent; if the
-                boundary is sampled, a rank keeps the features of all halo rows, and an epoch reads
-                the features of the halo rows that it draws
+                boundary is sampled, a rank keeps the features of all halo rows
     dead-rows   rows that no labelled training vertex depends on are dropped (`layouts.live`)
     overlap     own rows are multiplied while messages are in flight (`layouts.executor`)
 
-Samples are drawn from the rows that are not dropped. The draws for a row are the same whether
-passes are on or off (`layouts.boundary`).
-
-All passes are exact: losses and weights change only by rounding, since floating-point numbers are
-added in another order. A pass that does not fit the options is off; `Execution.off` has the reason.
+All passes are exact up to rounding. A row's samples are the same whether passes are on or off
+(`layouts.boundary`). A pass that does not fit the options is off; `Execution.off` has the reason.
 """
 
 from __future__ import annotations
@@ -144,11 +140,8 @@ class FullBatch(Execution):
     def _leave_out_dead_rows(self, data: LocalData, fixed_by: Conv | None) -> None:
         """Make the view for training leave out dead rows, if any rank has one. Collective.
 
-        Dead rows are rows that no training vertex needs (`layouts.live`).
-
-        Parameters:
-            fixed_by: The first layer, if it reads the view's `fixed` (`nn.conv`) instead of the
-                features; else None.
+        Dead rows are rows that no training vertex needs (`layouts.live`). `fixed_by`: the first
+        layer if it reads the view's `fixed` (`nn.conv`), else None.
         """
         whole, block = self._whole, self._block
         wanted = data.splits["train"].cpu().numpy()
@@ -201,27 +194,16 @@ def _misfits(options: TrainOptions, header: Header) -> dict[str, str]:
 
 
 class Columns:
-    """Features of own rows and of all halo rows.
-
-    The method `kept` returns the features of own rows, followed by the features of only the halo
-    rows that an epoch keeps.
-
-    Parameters:
-        own (Tensor[num_inputs, width]): Features of own rows.
-        halo (Tensor[num_halo, width]): Features of all halo rows.
-    """
+    """Features of own rows, [num_inputs, width], and of all halo rows, [num_halo, width]."""
 
     def __init__(self, own: Tensor, halo: Tensor) -> None:
         self._own, self._halo = own, halo
         self._held = own  # memory of the result; it grows with the number of kept halo rows
 
     def kept(self, received: BoolArray) -> Tensor:
-        """Return the features of own rows and kept halo rows: Tensor[num_columns, width].
+        """Return the features of own rows and of halo rows that `received` (bool[num_halo]) keeps.
 
-        The tensor is valid until the next call.
-
-        Parameters:
-            received (bool[num_halo]): Whether each halo row is kept.
+        The tensor, [num_columns, width], is valid until the next call.
         """
         rows = torch.from_numpy(np.flatnonzero(received)).to(self._halo.device)
         own, size = len(self._own), len(self._own) + len(rows)

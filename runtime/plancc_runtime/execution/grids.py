@@ -1,7 +1,7 @@
 """Full-batch epochs on process grids: layouts "grid" and "feature".
 
 The passes "order" and "constant" do the same as in `full_batch`. With "overlap", the next piece is
-sent while a piece is multiplied. The pass "dead-rows" is off, since whole blocks of rows are sent.
+sent while a piece is multiplied. "dead-rows" is off, since whole blocks of rows are sent.
 """
 
 from __future__ import annotations

@@ -1,26 +1,16 @@
 """Epochs in mini-batches.
 
-With the pass `constant`, features of the slice's halo rows are fetched once, before the first step.
-If memory is short, only the features of the halo rows that are used most are fetched. The first
-layer reads these features; features that were not fetched before are fetched in the step. No
-gradients of features are sent. If no dropout changes the features X, the product A X of a
-mini-batch is computed before the step and needs no gradient. Own rows are then read without being
-copied.
+With the pass `constant`, halo features are fetched once, before the first step; if memory is short,
+only the most used. If no dropout changes the features X, A X is computed before the step.
 
-With `overlap`, mini-batches are made in two stages. While step k computes, the features of
-mini-batch k + 1 are fetched, and mini-batch k + 2 is drawn. If every rank draws whole mini-batches,
-a rank with several cores draws them in a separate thread. This thread does all work on a mini-batch
-that needs no messages. torch leaves one core to this thread. While the thread is idle, compiled
-functions of the step use its core.
+With `overlap`, mini-batches are made in two stages: during step k, the features of batch k + 1 are
+fetched, and batch k + 2 is drawn. If every rank draws whole batches, ranks with several cores draw
+in a separate thread. If no rank has such a thread, ranks exchange the messages of both stages
+between the layers of a step, at the same points on all ranks. Three batches then compete for the
+caches, so the first steps also try to make batches between steps. The quicker way is kept.
 
-If no rank has such a thread, a rank exchanges the messages of both stages between the layers of a
-step, at the same points on all ranks. This hides the time of messages, but the data of three
-mini-batches compete for the caches. So there are two ways to make mini-batches: during the steps,
-as just described, or between the steps. The first steps try both ways, and later steps use the
-quicker way.
-
-With `dead-rows`, a layer computes only the rows that the next layer reads. This needs a sampler
-that draws a separate block for every layer.
+With `dead-rows`, a layer computes only the rows that the next layer reads, if the sampler draws a
+separate block for every layer.
 """
 
 from __future__ import annotations
@@ -78,14 +68,11 @@ class BatchShare:
 
     Attributes:
         local: The rows, nonzeros and messages of the slice that are in the mini-batch.
-        x: Features of the inputs, as in `View`; None before they are fetched. Usually, x has the
-            features of own rows only. If the run has a feature cache, and not all rows of the slice
-            are inputs, x has the features of own rows and after them the features of halo rows.
-        fixed: What the first layer reads instead of the features, as in `View`; None if it reads
-            the features.
+        x: Features of own rows; None before they are fetched. With a feature cache, features of
+            halo rows follow if not all rows of the slice are inputs.
+        fixed: What the first layer reads instead of the features, as in `View`, or None.
         graphs: Graph of every layer.
-        words_drawn, words_fetched: Words that this rank sent to draw the mini-batch, and words that
-            it sent to fetch features.
+        words_drawn, words_fetched: Words that this rank sent to draw and to fetch features.
     """
 
     local: LocalBatch
@@ -97,12 +84,10 @@ class BatchShare:
 
 
 class UnderWay:
-    """A rank's share of the next mini-batch, made in rounds of messages during a training step.
+    """A rank's share of mini-batch `number`, made in rounds of messages during a training step.
 
     Parameters:
-        number: Index of the mini-batch in the run, from 0.
         rounds: Rounds that make the share. The first round starts at once.
-        traffic: Traffic of this rank.
         timed: Function that returns a context, which measures the time of a round.
 
     Attributes:
@@ -145,9 +130,8 @@ class FeatureCache:
 
     Attributes:
         kept (bool[num_halo]): Whether each halo row of the slice is kept.
-        of_others (bool[sent rows]): Whether each sent row of the slice is kept by its receiver.
-        place (int64[num_halo]): For every kept halo row, its position in `rows`; undefined for
-            other halo rows.
+        of_others (bool[sent rows]): Whether each sent row is kept by its receiver.
+        place (int64[num_halo]): Position of every kept halo row in `rows`; else undefined.
         rows (Tensor[kept rows, width]): Features of the kept halo rows.
         whole: Whether all ranks keep all of their halo rows.
     """
@@ -202,17 +186,10 @@ class MiniBatches(FullBatch):
             self._threads = min(self._threads, cores - 1)
 
     def _try(self, tried: tuple[list[float], list[float]], number: int, seconds: float) -> None:
-        """Record the time of a step, for the choice between two ways to make mini-batches.
+        """Record a step's seconds, to choose between two ways to make mini-batches. Collective.
 
-        A mini-batch is made between two steps, or beside the steps (while an earlier step runs).
-        Collective. The two ways take turns of `TURN` steps each. After the last turn, keep the way
-        whose median time of a step, on the slowest rank, is shorter.
-
-        Parameters:
-            tried: Seconds of the steps whose mini-batches were made between steps, and of the steps
-                whose mini-batches were made beside steps.
-            number: Index of the step in the run, from 0.
-            seconds: Time of the step.
+        Batches are made between or beside steps (indices 0 and 1 of `tried`), in turns of `TURN`
+        steps. The way with the shorter median on the slowest rank is kept.
         """
         if number % TURN >= UNTIMED:
             tried[self._ahead].append(seconds)
@@ -279,10 +256,9 @@ class MiniBatches(FullBatch):
         return max(int(SHARE_OF_OWN * size), LEAST_CACHE)
 
     def _kept(self, data: LocalData) -> BoolArray | None:
-        """Choose the halo rows whose features are cached: bool[num_halo]. Collective.
+        """Choose the halo rows whose features are cached, bool[num_halo]. Collective.
 
-        The halo rows that the first `COUNTED` steps use most often are chosen. The result is None
-        if every rank lacks the memory to cache one row.
+        The first `COUNTED` steps use these rows most. None if every rank lacks memory for a row.
         """
         number = len(self._draws.halo)
         size = data.features.shape[1] * self._type.itemsize
@@ -327,11 +303,7 @@ class MiniBatches(FullBatch):
         return halo.take(buffers).to(self._type)
 
     def _with_features(self, share: BatchShare, features: Tensor) -> Rounds[BatchShare]:
-        """Return the share with its features `x` and its `fixed` (see `BatchShare`). Collective.
-
-        Parameters:
-            features (Tensor[num_inputs, width]): Features of all own rows of the slice.
-        """
+        """Return the share with `x` and `fixed`, from `features` of all own rows. Collective."""
         if share.x is not None:
             return share
         x, halo = yield from self._features_of(share, features)
@@ -348,11 +320,9 @@ class MiniBatches(FullBatch):
     def _features_of(
         self, share: BatchShare, features: Tensor
     ) -> Rounds[tuple[Tensor, Tensor | None]]:
-        """Return the features x (`View.x`) and the features of halo rows. Collective.
+        """Return a mini-batch's features `View.x`, and the features of halo rows. Collective.
 
-        Both are of one mini-batch. Features of halo rows are copied from the cache, and features
-        that the cache lacks are fetched. The second result is None if x includes the halo rows, or
-        if there is no cache.
+        Halo features are None without a cache, or if x has halo rows. Uncached rows are fetched.
         """
         cache = self._cache
         own = features if self._in_place else rows_of(features, share.local.inputs).to(self._type)
@@ -390,12 +360,7 @@ class MiniBatches(FullBatch):
         return share
 
     def _entered(self, entered: Callable[[str], object], stage: str) -> None:
-        """Run the next round of messages for every mini-batch that is being made. Collective.
-
-        Parameters:
-            entered: Function that is called first, with the name of the stage.
-            stage: Stage of training that begins now (`Network.entered`).
-        """
+        """Call ``entered(stage)``, then run a round of messages for each share. Collective."""
         entered(stage)
         if self._fetching is not None:
             self._fetching.go_on()
@@ -403,10 +368,7 @@ class MiniBatches(FullBatch):
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
-        """Draw the mini-batch with index `number`, start to fetch its features, and return it.
-
-        If the fetch has begun already, only return the batch. Collective.
-        """
+        """Draw mini-batch `number` and start to fetch its features, unless begun. Collective."""
         fetching = self._fetching
         if fetching is None or fetching.number != number:
             drawing, self._drawing = self._draw(number, features), None
@@ -417,10 +379,9 @@ class MiniBatches(FullBatch):
         return fetching
 
     def _draw(self, number: int, features: Tensor) -> UnderWay:
-        """Begin to draw the mini-batch with index `number`, unless this has begun already.
+        """Begin to draw mini-batch `number`, unless begun; return the object that ends the drawing.
 
-        Return the object that ends the drawing. Collective if every rank draws only for its own
-        rows (`OwnerDraws`).
+        Collective if every rank draws only for its own rows (`OwnerDraws`).
         """
         drawing = self._drawing
         if drawing is None or drawing.number != number:
@@ -433,10 +394,9 @@ class MiniBatches(FullBatch):
         return drawing
 
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
-        """Draw the mini-batch with index `number`, and make the graph of each of its blocks.
+        """Draw mini-batch `number`, and make the graph of each of its blocks.
 
-        If there is one rank, also copy the features of the mini-batch from `features`.
-        Collective if every rank draws only for its own rows (`OwnerDraws`).
+        A single rank also copies `features`. Collective if ranks draw only own rows (`OwnerDraws`).
         """
         which: RowsOfBlocks = "live" if "dead-rows" in self._passes else "all"
         local = yield from self._draws.share(number, "in place" if self._in_place else which)
@@ -493,14 +453,7 @@ class MiniBatches(FullBatch):
         return EpochResult(mean, rate, Scores(accuracy=accuracy), steps)
 
     def batch(self, number: int, data: LocalData) -> tuple[View, LocalData, BatchShare]:
-        """Return what a step trains on: a view, its data, and this rank's share of the mini-batch.
-
-        Collective.
-
-        Parameters:
-            number: Index of the step in the run, from 0.
-            data: Training data of this rank's rows.
-        """
+        """Return a step's view, its data, and this rank's share of the mini-batch. Collective."""
         self._clock.enter("batch")
         share = self._share(number, data.features)
         local, outputs = share.local, None
@@ -515,10 +468,9 @@ class MiniBatches(FullBatch):
     def _step(
         self, learner: Learner, data: LocalData, number: int, rate: float
     ) -> tuple[BatchStep, tuple[int, ...]]:
-        """Execute one step. Return its result, and numbers that this rank counted. Collective.
+        """Execute one step; return its result, and numbers that this rank counted. Collective.
 
-        The counted numbers are the fields in the list `fields` (method `epoch`), then the number of
-        correct targets.
+        The numbers are the `fields` of method `epoch`, then the number of correct targets.
         """
         view, batch, share = self.batch(number, data)
         blocks = share.local.blocks

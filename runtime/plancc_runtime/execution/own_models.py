@@ -1,7 +1,6 @@
 """Full-batch epochs of a network of the user's own class, on a row plan.
 
-The layers of such a network are unknown. So every epoch computes and sends all rows, and words can
-be counted only when they are sent.
+Layers are unknown, so every epoch sends all rows, and words are counted only when sent.
 """
 
 from __future__ import annotations

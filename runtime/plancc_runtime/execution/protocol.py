@@ -1,7 +1,6 @@
 """The interface between the training loop and an execution.
 
-An execution *prepares* itself once, then executes one epoch after another. By default an epoch is a
-full batch: one forward and backward pass over a view, and one update of the weights.
+By default an epoch is a full batch: a forward and a backward pass over a view, and one update.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class EpochResult:
     Attributes:
         loss: Mean loss over all targets.
         rate: Learning rate.
-        scores: Scores of the outputs that training computed; None if they were not evaluated.
+        scores: Scores of the outputs of training; None if they were not evaluated.
         steps: Results of the mini-batches; empty for a full batch.
     """
 
@@ -53,19 +52,14 @@ class Execution(ABC):
 
     Attributes:
         kernel: Name of the kernel of local products.
-        off (dict of str to str): For every pass that the user requested but that is off, the reason
-            why.
-        evaluates (bool): Whether training computes the same outputs as an evaluation, for all rows;
-            known after `prepare`.
+        off (dict of str to str): Reasons why requested passes are off, by pass.
+        evaluates (bool): Whether training computes an evaluation's outputs; known after `prepare`.
         sampler (str): Sampler of mini-batches, with its options; "" for a full batch.
         steps_per_epoch (int): Number of mini-batches per epoch; 0 for a full batch.
-        alike (bool): Whether all epochs compute the same products and send messages of the same
-            sizes.
+        alike (bool): Whether all epochs compute the same products and send equally long messages.
         remarks (list of str): Remarks for the user on the layers, known after the first epoch.
-        drawing (str): Phrase that says whether mini-batches are made between steps or during steps,
-            and why. "" until the first steps have tried both ways, or if only one way is possible.
-        repeats (bool): Whether an epoch may be executed again from the same weights. This is so if
-            an epoch leaves no messages in flight.
+        drawing (str): Whether mini-batches are made between or during steps, and why, or "".
+        repeats (bool): Whether an epoch may run again from the same weights; no messages in flight.
     """
 
     sampler = ""
@@ -92,11 +86,9 @@ class Execution(ABC):
 
     @abstractmethod
     def prepare(self, network: Network) -> LocalData:
-        """Prepare all epochs; called once, before the first epoch. Collective.
+        """Prepare all epochs, before the first epoch; return the data to train with. Collective.
 
-        Returns:
-            The data to train with. If no layer reads the features after this call, the data have
-            features of 0 rows.
+        If no layer reads the features afterwards, the data have features of 0 rows.
         """
 
     def whole(self) -> View:
@@ -110,13 +102,9 @@ class Execution(ABC):
     def epoch(
         self, learner: Learner, data: LocalData, number: int, evaluate: bool, rate_of: RateOf
     ) -> EpochResult:
-        """Execute one epoch. Collective.
+        """Execute one epoch on the data that `prepare` returned. Collective.
 
-        Parameters:
-            data: Data that `prepare` returned.
-            number: Index of the epoch in the run, from 0.
-            evaluate: Whether to score the outputs; possible only if `evaluates` is true.
-            rate_of: Function that returns the learning rate.
+        `evaluate`: whether to score the outputs; possible only if `evaluates` is true.
         """
         where, view, transport = f"epoch {number}", self.view(number), self._transport
         with stages_counted(learner.network, transport) if self._counts else nullcontext() as sent:
@@ -134,9 +122,8 @@ class Execution(ABC):
     def epochs(self) -> Iterator[None]:
         """Return the context in which all epochs are executed. Collective.
 
-        At its end, the context receives all messages in flight. It also receives them after an
-        error that all ranks raise, since the buffer of a message must not be freed while the
-        message is in flight.
+        Its end receives all messages in flight, also after an error of all ranks: a buffer in
+        flight must not be freed.
         """
         try:
             yield
@@ -150,21 +137,16 @@ class Execution(ABC):
         """Receive all messages in flight; by default there are none. Collective."""
 
     def figures(self, network: Network) -> Figures | None:
-        """Return the words that an epoch sends, with and without the passes.
+        """Return the words that an epoch sends, with and without the passes. Collective.
 
-        The result is None if the words are known only after the epoch. Collective; called after
-        `prepare`.
+        Called after `prepare`. None if the words are known only after the epoch.
         """
         return figures_of(network, self._passes, self._whole, self._training, self._transport)
 
     def _fix_input(self, view: View, network: Network, data: LocalData) -> LocalData:
-        """Compute what the first layer reads instead of the features; store it in `view.fixed`.
+        """Store in `view.fixed` what the first layer reads instead of the features. Collective.
 
-        It is the result of the layer's method `fixed` (`nn.conv`). Collective.
-
-        Returns:
-            The data to train with. If no layer reads the features after this call, the data have
-            features of 0 rows.
+        Return the data to train with; features have 0 rows if no layer reads them afterwards.
         """
         view.fixed = network.fixed(view.graphs[0], data.features)
         view.graphs[0].release_buffers()  # these buffers are as wide as the features

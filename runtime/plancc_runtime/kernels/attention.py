@@ -4,19 +4,19 @@ Velickovic et al., *Graph Attention Networks*, ICLR 2018, Equations 3 to 6, for 
 
     a[e] = exp(LeakyReLU(source[j] + target[i]) - c[i]),   out[i] = sum of a[e] scale[e] x[j] / Z[i]
 
-Here source[j] and target[i] are the scores of column j and row i, c[i] is a constant that prevents
-overflow, scale[e] is the dropout factor of nonzero e = (i, j), and Z[i] is the sum of a[e] over the
-nonzeros of row i. The LeakyReLU has two branches. In each branch, a[e] is a factor of the column
-times a factor of the row. So exponentials are computed once per vertex, not once per nonzero. The
-factors are scaled by the largest source; `factors` returns None if they would still underflow.
+Here source[j] and target[i] are the scores of column j and row i, c[i] prevents overflow, scale[e]
+is the dropout factor of nonzero e = (i, j), and Z[i] is the sum of a[e] over row i. In each branch
+of the LeakyReLU, a[e] is a factor of the column times a factor of the row. So exponentials are
+computed once per vertex, not once per nonzero. The factors are scaled by the largest source;
+`factors` returns None if they would still underflow.
 
-The sums of the two branches are stored separately, so the gradient of `target` needs no loop over
-nonzeros. Let P be the share of Z that the positive branch adds, and `positive` its share of out. If
-g is the gradient of out, the gradient of target[i] is
-(1 - slope) (<g[i], positive[i]> - <g[i], out[i]> P[i]).
+Let P be the share of Z that the positive branch adds, and `positive` its share of out. If g is the
+gradient of out, the gradient of target[i] needs no loop over nonzeros:
 
-One thread sums a row, or a column, in the order of its nonzeros, so the bits do not depend on the
-number of threads. Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
+    (1 - slope) (<g[i], positive[i]> - <g[i], out[i]> P[i])
+
+One thread sums a row, or a column, in order, so the bits do not depend on the number of threads.
+Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
 """
 
 from __future__ import annotations
@@ -58,21 +58,15 @@ _BYTE = ir.IntType(8).as_pointer()
 
 @dataclass(frozen=True)
 class Attended:
-    """Operands and results of `attention` that `attention_adjoint` reads.
-
-    The docstring of the module defines the symbols, and the factors in the two branches of the
-    LeakyReLU.
+    """Operands and results of `attention` that `attention_adjoint` reads; see the module's symbols.
 
     Attributes:
-        column (Tensor[n, 3, h]): For every column, its source score, and its factors in the two
-            branches.
-        row (Tensor[m, 4, h]): For every row, its target score, its factors in the two branches
-            (which `attention` divides by Z), and memory for <g, out>.
+        column (Tensor[n, 3, h]): Every column's source score, and its factors in the two branches.
+        row (Tensor[m, 4, h]): Every row's target score, its factors in the two branches (which
+            `attention` divides by Z), and memory for <g, out>.
         x (Tensor[n, h d]): For every column, the row that is summed.
-        parts (Tensor[m, 2 h d]): `positive` (what the positive branch adds to the result), and the
-            result before the bias is added.
-        totals (Tensor[m, 2, h]): P and Z: for every row, the positive branch's share of Z; and Z,
-            the sum by which `attention` divides.
+        parts (Tensor[m, 2 h d]): `positive`, and the result before the bias is added.
+        totals (Tensor[m, 2, h]): P and Z.
         slope: Slope of the LeakyReLU below 0, in [0, 1].
         scale (Tensor[nnz, h] or None): Dropout factors of the attention, in CSR order.
         mean: Whether heads are averaged instead of concatenated.
@@ -99,17 +93,14 @@ class Attended:
 def factors(
     pattern: Pattern, source: Tensor, target: Tensor, slope: float
 ) -> tuple[Tensor, Tensor] | None:
-    """Return the scores and factors that `attention` reads for every column, and for every row.
+    """Return the arrays `Attended.column` and `Attended.row`, or None if the kernel cannot be used.
 
-    They are the arrays `Attended.column` and `Attended.row`. Return None if the kernel of this
-    module cannot be used. The kernel needs a pattern on the CPU that has nonzeros and 32-bit
-    indices, a slope of at most 1, and finite scores. The scores `source` of one head may differ by
-    at most `LARGEST_SPREAD`.
+    The kernel needs a CPU pattern with nonzeros and 32-bit indices, slope at most 1, and finite
+    scores; `source` of one head spreads by at most `LARGEST_SPREAD`.
 
     Parameters:
         source (Tensor[n, h]): Score of every column.
         target (Tensor[m, h]): Score of every row.
-        slope: Slope of the LeakyReLU below 0.
     """
     rows = pattern.rows
     if not rows.native or rows.index.dtype != torch.int32 or not len(rows.index) or slope > 1:
@@ -147,12 +138,10 @@ def attention(
     Parameters:
         prepared: Result of `factors`.
         x (Tensor[n, h d]): For every column, the row that is summed; contiguous.
-        slope, scale, mean: As in `Attended`.
         bias (Tensor[h d], or Tensor[d] if `mean`; optional): Bias of the result.
 
     Returns:
-        out (Tensor[m, h d], or Tensor[m, d] if `mean`): The result. Rows without nonzeros are equal
-            to the bias, or 0 if there is none.
+        out (Tensor[m, h d], or Tensor[m, d] if `mean`): The result; the bias or 0 in empty rows.
         kept (Attended): Argument of `attention_adjoint`.
     """
     column, row = prepared
@@ -174,20 +163,17 @@ def attention_adjoint(
     """Return the gradients of the operands of `attention`.
 
     The source scores, and perhaps the target scores, must be products of rows of x with `vectors`.
-    Below, "source" and "target" are short for these scores.
 
     Parameters:
         g (Tensor[m, h d], or Tensor[m, d] if `mean`): Gradient of the result; contiguous.
-        vectors (Tensor[2, h d] or Tensor[1, h d]): For every head, <x[j], vectors[0]> is the source
-            of column j. If there is a vectors[1], the target of row i is <x[places[i]],
-            vectors[1]>. Otherwise the targets do not depend on x.
-        places (int64[m], optional): For every row, the column of its own vertex; by default i for
-            row i.
+        vectors (Tensor[2, h d] or Tensor[1, h d]): Source of column j is <x[j], vectors[0]>, in
+            every head; target of row i is <x[places[i]], vectors[1]>, if there is a vectors[1].
+        places (int64[m], optional): Column of every row's own vertex; by default i for row i.
 
     Returns:
         back (Tensor[n, h d]): Gradient of x, including the gradient through sources and targets.
-        scores (Tensor[n, 2, h]): For every column, the gradient of its source, and the gradient of
-            the target that was computed from its row of x; 0 if there is no such target.
+        scores (Tensor[n, 2, h]): For every column, the gradients of its source, and of the target
+            from its row of x (or 0).
         target (Tensor[m, h]): Gradient of the target of every row.
     """
     by_row = _inner(pattern.rows, kept, g)
@@ -203,11 +189,7 @@ def attention_adjoint(
 
 
 def _inner(side: PatternSide, kept: Attended, g: Tensor) -> Tensor:
-    """Return the gradients of target[i], the scores of the rows: Tensor[m, h].
-
-    Also write <g[i], out[i]> to `kept.row[i, 3]`. g is the gradient of the result `out` of
-    `attention`.
-    """
+    """Return the gradients of target[i], [m, h]; write <g[i], out[i]> to `kept.row[i, 3]`."""
     scores = g.new_empty(len(side), kept.heads)
     _run(INNER, side, kept, {G: g, SCORES: scores})
     return scores
@@ -242,10 +224,9 @@ def _run(stage: int, side: PatternSide, kept: Attended, arrays: dict[int, Tensor
 
 @cache
 def _compiled(dtype: torch.dtype) -> Any:
-    """Return `_stages` as a C function. numba caches its code.
+    """Return `_stages` as a C function, whose code numba caches.
 
-    The argument of the C function is the address of a *call*: an int64 array that describes the
-    work by addresses and sizes (`kernels.claims`).
+    Its argument is the address of a *call*: int64 addresses and sizes (`kernels.claims`).
     """
     return cfunc("void(CPointer(int64))")(_call32 if dtype == torch.float32 else _call64)
 
@@ -259,10 +240,9 @@ def _call64(call: Any) -> None:
 
 
 def _vectors(context, builder, lanes, array_type):  # type: ignore[no-untyped-def]
-    """Return the type of a vector of `lanes` numbers, and two functions that access such vectors.
+    """Return the type of a vector of `lanes` numbers, and two functions of an array and a place.
 
-    Both take an array and a place. The first returns a pointer to the vector that begins at
-    array[place]; the second returns this vector.
+    The first returns a pointer to the vector that begins at array[place]; the second, the vector.
     """
     vector = ir.VectorType(context.get_data_type(array_type.dtype), lanes)
 
@@ -403,11 +383,7 @@ def _dot(y, to, x, first, d):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _stages(call, dtype):  # type: ignore[no-untyped-def]
-    """Claim blocks of rows (or columns) and compute them, until no block is left.
-
-    Every thread runs this function. The call says which of the three stages to compute: the
-    result, the gradients of the rows, or the gradients of the columns.
-    """
+    """Claim blocks of rows or columns and compute the call's stage, until no block is left."""
     stage, num_blocks = call[STAGE], call[NUM_BLOCKS]
     blocks = carray(pointer(call[BLOCKS]), num_blocks + 1, np.int64)
     while True:

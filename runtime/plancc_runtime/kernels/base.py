@@ -20,10 +20,8 @@ def numbered(device: torch.device) -> torch.device:
 class SparseMatrix(ABC):
     """A sparse matrix A[m, n], stored for products with dense blocks.
 
-    Parameters:
-        matrix (csr_matrix[m, n]): The matrix. Its arrays may be kept, and must not change
-            afterwards.
-        dtype (torch.float32 or torch.float64): Type of the values, of x and of out.
+    The arrays of `matrix` may be kept, and must not change. `dtype` is the type of values, x and
+    out.
 
     Attributes:
         name: Name of the kernel in `KERNELS`.
@@ -42,25 +40,18 @@ class SparseMatrix(ABC):
     def multiply(
         self, x: Tensor, out: Tensor, *, add: bool = False, rows: Tensor | None = None
     ) -> None:
-        """Compute the rows of A x, and write them to `out` or add them to `out`.
+        """Write the rows of A x to rows `rows` of `out`, or add them if `add`; other rows stay.
 
-        Row k of A x goes to row ``rows[k]`` of `out`, or to row k if there is no `rows`. Other rows
-        of `out` do not change. The terms of a row are added in the order of the row's nonzeros, or
-        column block by column block. The same inputs give the same bits. If a kernel never splits a
-        row between threads, the bits do not depend on the number of threads. The kernel uses
-        ``torch.get_num_threads()`` threads.
+        The same inputs give the same bits; if the kernel never splits a row, also with other
+        numbers of threads. Terms of a row are added in order, or column block by column block.
 
         Parameters:
-            x (Tensor[n, d]): Contiguous tensor with this matrix's dtype and device. It must not
-                overlap `out`.
-            out (Tensor[m, d], or Tensor[>= m, d] if `rows` is given): Contiguous tensor. Its old
-                values are read only if `add`.
-            add: Whether the product is added to the old values of `out`.
-            rows (Tensor, int64[m], optional): Distinct rows of `out`.
+            x (Tensor[n, d]): Contiguous, of the matrix's dtype and device; no part of `out`.
+            out (Tensor[m, d], or Tensor[>= m, d] with `rows`): Contiguous; read only if `add`.
+            rows (Tensor, int64[m], optional): Distinct rows of `out`; by default row k for row k.
 
         Raises:
-            InputError: If a shape, dtype, device or memory layout is wrong, or a row is outside of
-                `out`.
+            InputError: If a shape, dtype, device or layout is wrong, or a row is outside `out`.
         """
         m, n = self.shape
         width = x.shape[-1]
@@ -73,10 +64,7 @@ class SparseMatrix(ABC):
 
     @abstractmethod
     def _multiply(self, x: Tensor, out: Tensor, add: bool, rows: Tensor | None) -> None:
-        """Do the work of `multiply`, which has checked the arguments.
-
-        The matrix has at least one row, and x at least one column.
-        """
+        """Do the work of `multiply` for checked arguments, with at least one row and column."""
 
     def _check(self, what: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
         if tensor.shape != shape or tensor.dtype != self.dtype or not tensor.is_contiguous():
