@@ -1,10 +1,7 @@
-"""Dense operations of layers.
+"""Dense operations of layers, which equal torch's but write to memory that the workspace reuses.
 
-These operations compute the same as torch's operations, with two differences. Their results are in
-memory that the workspace reuses (`plancc_runtime.workspace`). Operands are stored in another layout
-if this makes a product quicker. For example, with 80,000 rows and a result x^T g of shape
-128 x 8, computing x^T g takes six times as long as computing (g^T x)^T. With a weight w of shape
-128 x 8, x w takes nearly twice as long with w stored by rows as with w stored by columns.
+Operands are stored in the quicker layout. For example, with 80,000 rows, x^T g of shape 128 x 8
+takes six times as long as (g^T x)^T.
 """
 
 from __future__ import annotations
@@ -31,22 +28,13 @@ def linear(
     rectified: bool = False,
     onto: Tensor | None = None,
 ) -> Tensor:
-    """Return x weight + bias or, if `rectified`, max(x weight + bias, 0).
+    """Return x weight + bias or, if `rectified`, max(x weight + bias, 0): Tensor[m, d_out].
 
-    x is read once, and the result is written once. If x is bfloat16 and the weight is float32, the
-    weight is rounded for the product. Sums are made in float32, and then rounded. The gradient of
-    the weight is never rounded.
+    For bfloat16 x, a float32 weight is rounded for the product, but its gradient is never rounded.
 
     Parameters:
-        x: Tensor[m, d_in].
-        weight: Tensor[d_in, d_out].
-        bias: Tensor[d_out] or None.
-        rectified: Whether the activation relu is applied.
-        onto (Tensor[m, d_out], optional): Tensor to which x weight is added in place. No earlier
+        onto (Tensor[m, d_out], optional): Tensor to which x weight is added in place; no earlier
             operation may have saved this tensor for its backward pass.
-
-    Returns:
-        Tensor[m, d_out] in the type of x.
     """
     if x.dtype != weight.dtype:
         product = _Rounded.apply(x, weight)
@@ -55,14 +43,10 @@ def linear(
 
 
 def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return x for one operation, and x or some rows of x for another operation.
+    """Return x for one operation, and x or its distinct rows `rows` for another operation.
 
-    The backward pass adds the gradient of one operation to the gradient of the other operation in
-    place, so no other code may keep these gradients. Without this function, autograd would add the
-    two gradients in new memory.
-
-    Parameters:
-        rows (int64[k], optional): Distinct rows of x for the second operation; by default all.
+    The backward pass adds the second gradient to the first in place, which saves memory; no other
+    code may keep these gradients.
     """
     if x.requires_grad:
         return _Fork.apply(x, rows)
@@ -116,13 +100,9 @@ def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
 
 
 def blocks_of(width: int, *tensors: Tensor, most: int = AT_ONCE) -> Iterator[tuple[Tensor, ...]]:
-    """Yield blocks of rows: for each block, a view of the same rows of every tensor.
+    """Yield blocks of rows, of at most `most` entries of `width` columns: views of every tensor.
 
-    On a GPU there is only one block, of all rows.
-
-    Parameters:
-        width: Number of columns of the widest matrix.
-        most: Largest number of entries in a block with `width` columns.
+    A GPU gets only one block, of all rows.
     """
     whole = tensors[0].device.type != "cpu"
     step = max(1, tensors[0].shape[0] if whole else most // max(1, width))
@@ -144,20 +124,10 @@ def quicker_compiled(
 ) -> bool:
     """Return whether `kernels.tall` can compute x weight + bias and is quicker than torch.
 
-    `kernels.tall` does not check shapes, so the result is false if the shapes do not fit; torch
-    then raises its error.
-
-    Times on one thread, for x of 82,000 rows and 128 columns:
-
-        shape of weight     product              all gradients
-        128 x 32            8 ms (torch 15 ms)   20 ms (torch 41 ms)
-        128 x 128           27 ms (torch 37 ms)  65 ms (torch 138 ms)
-
-    If the CPU lacks AVX-512, `kernels.tall` is not quicker than torch for weights of 128 x 128.
+    `kernels.tall` does not check shapes, so wrong shapes give False, and torch raises its error.
 
     Parameters:
-        out: In the forward pass, the tensor to which the product is added. In the backward pass,
-            the rectified result. None if there is no such tensor.
+        out: Tensor to which the product is added; in the backward pass, the rectified result.
     """
     rows, (d_in, d_out) = len(x), weight.shape
     shapes = (rows, d_in), (d_in, d_out), (d_out,), (rows, d_out)
@@ -227,9 +197,7 @@ class _DenseLinear(torch.autograd.Function):
 
 
 def _gradients(ctx: Any, g: Tensor, back: Tensor | None, g_onto: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of weight and bias.
-
-    The gradients of x and `onto` are written to `back` and `g_onto`.
+    """Return the gradients of weight and bias; write the gradients of x and `onto` if needed.
 
     Parameters:
         back: Memory for the gradient of x; None if it is not needed.
