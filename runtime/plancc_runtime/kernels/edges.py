@@ -89,7 +89,7 @@ class Pattern:
     ) -> Pattern:
         """Return the pattern of CSR arrays: integer[m + 1], integer[nnz].
 
-        InputError if a column is not below `num_columns`, since kernels do not check columns again.
+        InputError if a column is outside of the matrix, since kernels do not check columns again.
 
         Parameters:
             column (integer[nnz]): Unsorted and repeated columns are allowed.
@@ -228,7 +228,7 @@ def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
 
 
 def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
-    """Return the adjoint of `take`: out[j, k] sums g[i, k] over edge[i, k] in column j.
+    """Return the adjoint of `take`: out[j, k] sums g[i, k] over all edge[i, k] in column j.
 
     Shapes of edge, g and out: integer[m, d], [m, d], [n, d].
     """

@@ -31,7 +31,7 @@ def nonzero_mask(
     The mask is 0 where a random number is below ``rate * 2**32``. For nonzero (i, j) and head h,
     this number is the low (h even) or high (h odd) half of
 
-            mix(mix(key ^ mix(vertex of i)) + (vertex of j) * ceil(heads / 2) + h // 2)
+        mix(mix(key ^ mix(vertex of i)) + (vertex of j) * ceil(heads / 2) + h // 2)
 
     Parameters:
         rows, columns (int32[m], int32[n]): Vertices of rows and columns.

@@ -1,7 +1,7 @@
 """Kernels of local sparse products, and the usual kernel of a device.
 
-"numba" takes 20% to 50% of torch's time at widths 32 to 128, and as long as torch below 8 (``python
--m benchmarks kernels``).
+"numba" takes 20% to 50% of torch's time at widths 32 to 128, and as long as torch at widths below 8
+(``python -m benchmarks kernels``).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def prepare(
     device: torch.device | str = "cpu",
     kernel: str = "torch",
 ) -> SparseMatrix:
-    """Return `matrix`, laid out for products by `kernel`; its arrays may be kept.
+    """Return `matrix`, laid out for products by `kernel`.
 
-    So they must not change afterwards. Unsorted columns and repeated entries are allowed; entries
-    are added in their order.
+    The arrays of `matrix` may be kept, and must not change afterwards. Unsorted columns and
+    repeated entries are allowed; entries are added in their order.
 
     Parameters:
         dtype: torch.float32 or torch.float64.

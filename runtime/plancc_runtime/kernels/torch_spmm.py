@@ -14,7 +14,7 @@ from plancc_runtime.kernels.base import SparseMatrix
 
 
 class TorchMatrix(SparseMatrix):
-    """A CSR tensor that ``torch.addmm`` multiplies. Indices have 32 bits if the sizes allow this.
+    """A CSR tensor that ``torch.addmm`` multiplies, with 32-bit indices if the sizes allow this.
 
     If `multiply` adds to its result, or writes only some rows, the product is first computed into a
     temporary tensor of m rows.
@@ -45,7 +45,6 @@ class TorchMatrix(SparseMatrix):
         """Return the matrix of CSR arrays or, if `transposed`, its transpose.
 
         Parameters:
-            row_ptr, column, value: CSR arrays, on the device of the products.
             shape: Shape of the matrix that the CSR arrays describe.
         """
         made = cls.__new__(cls)
@@ -96,10 +95,7 @@ def sampled_product(ptr: Tensor, index: Tensor, g: Tensor, x: Tensor) -> Tensor:
 def _csr(
     ptr: Tensor, index: Tensor, value: Tensor, transposed: bool = False, **options: Any
 ) -> Tensor:
-    """Return a CSR tensor. If `transposed`, `ptr`, `index` and `value` are its CSC arrays.
-
-    `options` are further arguments of torch's function, such as ``size``.
-    """
+    """Return a CSR tensor. If `transposed`, `ptr`, `index` and `value` are its CSC arrays."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse", UserWarning)  # says "is in beta state"
         if transposed:

@@ -17,8 +17,7 @@ class Seeds(ABC):
 
     Attributes:
         rows (int64[m]): Local rows of the slice whose outputs count for the loss; ascending.
-        size: Number of seeds of the mini-batch on all ranks. In link prediction, for example, a
-            seed is a pair of vertices.
+        size: Number of seeds on all ranks; in link prediction, a seed is a pair of vertices.
         total: Divisor that turns the sum of the losses over all ranks into the mean loss.
     """
 
@@ -30,7 +29,7 @@ class Seeds(ABC):
     def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
         """Return the block without the nonzeros that the mini-batch must not aggregate over.
 
-        In link prediction, these nonzeros are the edges that join the two vertices of a pair of the
+        In link prediction, these are the edges between the two vertices of a pair of the
         mini-batch.
 
         Parameters:
@@ -47,5 +46,4 @@ class SeedDraws(Protocol):
 
         Parameters:
             sampler: Sampler that draws the rows that the seeds need.
-            number: Index of the mini-batch in the run, from 0.
         """
