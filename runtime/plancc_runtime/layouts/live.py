@@ -1,15 +1,14 @@
 """Blocks without dead rows, for a forward pass that computes only the wanted outputs.
 
-The outputs of the last layer are the wanted rows. An input row of a layer is *live* if the row
-itself, or a row that needs it, is an output of the layer on any rank. All other rows are dead, and
-are neither computed nor sent:
+An input row of a layer is *live* if the row itself, or a row that needs it, is an output of the
+layer on any rank. Dead rows are neither computed nor sent:
 
     wanted rows        = outputs of layer L
     inputs of layer k  = outputs of layer k, and the columns of their nonzeros
     outputs of layer k = inputs of layer k + 1
 
-From the last layer to the first, every rank marks the halo rows that its outputs need, and sends
-the owners one byte per halo row. Then both ends of a message drop the same rows from the message.
+From the last layer to the first, every rank marks the halo rows that its outputs need, with one
+byte per halo row to the owners. Then both ends drop the same rows from the message.
 """
 
 from __future__ import annotations
@@ -34,19 +33,15 @@ def live_blocks(
     """Return a block without dead rows for every layer. Collective.
 
     Parameters:
-        block: The block of all rows. If the boundary is sampled, `block` must come from
-            `boundary.ready_to_draw`. In random draws, live rows and nonzeros keep the numbers that
-            they have in `block`.
+        block: The block of all rows; from `boundary.ready_to_draw` if the boundary is sampled.
+            Random draws use its numbers of rows and nonzeros.
         wanted (int64[m]): Local rows whose outputs of the last layer are needed, ascending.
-        layers: Number of layers.
 
     Returns:
-        blocks (list of Block): One block per layer, first layer first. If a layer drops nothing on
-            this rank, and boundary edges are not sampled, the layer's entry is the object `block`
-            itself. (If boundary edges are sampled, peers may have dropped nonzeros, which changes
-            `uses_sent`.)
-        rows (list of int64[...]): Lists of local rows, ascending. The first has the inputs of the
-            first layer; one list for every layer follows, with the outputs of the layer.
+        blocks (list of Block): One per layer. If nothing is dropped here, and boundary edges are
+            not sampled, this is the object `block`.
+        rows (list of int64[...]): Local rows, ascending: the first layer's inputs, then each
+            layer's outputs.
     """
     blocks: list[Block] = []
     rows = [wanted]
@@ -58,18 +53,14 @@ def live_blocks(
 
 
 def live_halo(block: Block, rows: Int64Array) -> Int64Array:
-    """Return the halo columns in which some local rows have nonzeros, ascending: int64[m].
-
-    Parameters:
-        rows: Indices of the local rows.
-    """
+    """Return the halo columns in which the local rows `rows` have nonzeros, ascending: int64[m]."""
     return block.num_inputs + np.flatnonzero(_marked(block, rows)[block.num_inputs :])
 
 
 def isolated(block: Block, rows: Int64Array) -> Block:
     """Return a block that has only the given rows of `block`, and neither nonzeros nor messages.
 
-    This block is enough for a layer whose product was computed once, before training.
+    It is enough for a layer whose product was computed once, before training.
     """
     return replace(
         block,
@@ -87,10 +78,7 @@ def isolated(block: Block, rows: Int64Array) -> Block:
 def _live_block(
     block: Block, outputs: Int64Array, transport: Transport
 ) -> tuple[Block, Int64Array]:
-    """Return one layer's block without dead rows, and the local numbers of its input rows.
-
-    Dead rows are rows that no wanted output depends on. Input rows are the own rows that this rank
-    or another rank reads in the layer. Collective.
+    """Return a layer's block without dead rows, and its inputs' local numbers. Collective.
 
     Parameters:
         block: The block of all rows.
@@ -153,12 +141,9 @@ def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> 
 
 
 def _marked(block: Block, rows: Int64Array) -> Any:
-    """Return, for each column, whether at least one of the given rows needs it: bool[num_columns].
+    """Return whether any of the local rows `rows` needs each column: bool[num_columns].
 
     A row needs its own column and the columns of its nonzeros.
-
-    Parameters:
-        rows: Indices of the given rows among the local rows of the block.
     """
     marked = np.zeros(block.num_columns, np.bool_)
     marked[rows] = True

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def order_rows(part: Part, method: str, pipeline: str, transport: Transport) -> Part:
     """Return the slice with its rows sorted by the method `method`. Collective.
 
-    In a feature plan, the rows of a group of ranks are ordered. Then the pipeline assigns these
-    rows to the ranks of the group. A rank sends the vertex data of rows that another rank gets.
+    In a feature plan, the rows of a group are sorted and then given to its ranks by the pipeline,
+    so ranks exchange vertex data.
 
     Parameters:
         method: "none", "rcm" (reverse Cuthill-McKee), "degree", or "auto", which is "rcm" if there
@@ -76,11 +76,9 @@ def _handed_over(
     place: int,
     transport: Transport,
 ) -> VertexData:
-    """Exchange vertex data in a group of ranks, because the ranks' rows change. Collective.
+    """Return the vertex data of this rank's new rows, sent by the ranks of its group. Collective.
 
-    *Old* rows are the rows that a rank has before the change, *new* rows the rows that it gets. All
-    rows of the group are numbered in their order before the change. Return the data of this rank's
-    new rows.
+    Rows of the group are numbered in their order before the exchange.
 
     Parameters:
         data: Vertex data of this rank's old rows.
@@ -115,7 +113,7 @@ def order_for_cache(part: Part, method: str) -> Part:
 
 
 def row_order(part: Part, method: str) -> Int64Array:
-    """Return the new order of the rows: for every place, the row's old number, int64[rows].
+    """Return the old number of the row at every place of the new order: int64[rows].
 
     Parameters:
         method: Method of `kernels.order.cache_order`.
@@ -132,12 +130,11 @@ def row_order(part: Part, method: str) -> Int64Array:
 def reordered(part: Part, order: Int64Array) -> Part:
     """Return the slice with its rows renumbered. Messages move the same rows as before.
 
-    Parameters:
-        order (int64[rows]): For every row in the new order, its old index. Interior rows must stay
-            before boundary rows.
+    The rows are then not in plan order, and the row indices in a message may be unsorted.
 
-    Returns:
-        A slice. Its rows are not in plan order, and the row indices in a message may be unsorted.
+    Parameters:
+        order (int64[rows]): Old index of every new row; interior rows must stay before boundary
+            rows.
     """
     new = np.empty(part.num_rows + part.num_halo, part.column.dtype)
     new[order] = np.arange(part.num_rows)

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sampling:
-    """Rates at which an epoch keeps rows and nonzeros of a block (`layouts.boundary`).
-
-    A rate of None means 1: everything is kept.
+    """Rates at which an epoch keeps rows and nonzeros of a block (`layouts.boundary`); None is 1.
 
     Attributes:
         seed: Seed of the draws.
