@@ -1,7 +1,7 @@
 """Finds out how this process was started: alone, or by a launcher as one of several ranks.
 
-The launchers' environment variables are read even if mpi4py is missing: otherwise `mpirun -n 4
-plancc-run` would become four separate runs on the same plan.
+Without mpi4py, the launchers' variables still keep `mpirun -n 4 plancc-run` from becoming four
+separate runs.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _JOBS = (("SLURM_JOB_ID", "SLURM_STEP_ID"), ("PMIX_NAMESPACE",), ("PALS_APID",),
 def launcher() -> Launcher | None:
     """Return the launcher that started this rank; None if no launcher announces itself.
 
-    torchrun may run inside any other job, so it is tried first if TORCHELASTIC_RUN_ID is set. Other
-    programs also set variables such as RANK, so without that variable torchrun is tried last.
+    torchrun is tried first with TORCHELASTIC_RUN_ID, since it may run inside any job, else last,
+    since other programs also set variables such as RANK.
     """
     first = [_TORCHRUN] if "TORCHELASTIC_RUN_ID" in os.environ else []
     for candidate in (*first, *_LAUNCHERS):
@@ -96,15 +96,13 @@ def open_transport(
 ) -> Transport:
     """Return the transport that suits the way this process was started. Collective.
 
-    BackendUnavailable if several ranks were started but cannot reach each other; InputError from
-    `check_no_singleton`, or if "single" is given to several ranks.
+    "auto" is "single" for one rank, "torch" under torchrun, else "mpi"; "torch" is "nccl" if every
+    rank of a machine has its own CUDA device, else "gloo". Ranks are waited for up to `timeout`
+    seconds (None or 0: no limit).
 
-    Parameters:
-        name: One of `TRANSPORTS`. "auto": "single" for one rank, "torch" if torchrun started the
-            ranks, else "mpi". "torch": "nccl" if every rank of a machine has its own CUDA device,
-            else "gloo".
-        timeout: Longest time in seconds to wait for other ranks, now and later; None or 0: no
-            limit.
+    Raises:
+        InputError: If "single" is given to several ranks, or from `check_no_singleton`.
+        BackendUnavailable: If several ranks were started but cannot reach each other.
     """
     check_choice("transport", name, TRANSPORTS)
     rank, size = announced()

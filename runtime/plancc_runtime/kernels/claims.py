@@ -1,7 +1,6 @@
 """Division of rows among the threads of compiled functions.
 
-Threads claim blocks of rows of about equal work. A compiled function gets the address of an int64
-array, its *call*: the index of the next block, then addresses and sizes.
+Their argument is the address of a *call*: int64[index of the next block, addresses, sizes].
 """
 
 from __future__ import annotations

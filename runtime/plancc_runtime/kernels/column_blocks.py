@@ -59,12 +59,12 @@ def best_count(
     """Return the number of column blocks with the shortest estimated product time, from `COUNTS`.
 
     With B blocks, reads of x miss a cache as rarely as with a cache B times as large, but `out` is
-    read and written B times. No time is measured, so a machine always gets the same number.
+    read and written B times. No time is measured, so the number is the same in every run.
 
     Parameters:
         row_ptr (int64[m + 1]), columns (int32[nnz]): CSR arrays of the matrix.
         row_bytes: Number of bytes of a row of x.
-        caches: Sizes of the L2 and the L3 cache in bytes; by default the sizes of this machine.
+        caches: Bytes of the L2 and L3 cache; by default of this machine.
     """
     level2, level3 = (int(SHARE * size) // row_bytes for size in caches or cache_bytes())
     num_rows = len(row_ptr) - 1
@@ -95,9 +95,9 @@ def _miss(columns: np.ndarray, num_columns: int, held: int) -> float:
 def split(
     row_ptr: np.ndarray, columns: np.ndarray, values: np.ndarray, num_columns: int, count: int
 ) -> list[Part]:
-    """Split a CSR matrix into `count` ranges of columns of about equal width: CSR arrays per range.
+    """Split a CSR matrix into `count` ranges of columns, and return the CSR arrays of each.
 
-    Columns are numbered as in the whole matrix, and the nonzeros of a row keep their order.
+    Columns keep their numbers, and the nonzeros of a row keep their order.
     """
     num_rows = len(row_ptr) - 1
     block = (columns // max(1, -(-num_columns // count))).astype(np.uint8)

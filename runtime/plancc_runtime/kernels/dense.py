@@ -1,7 +1,6 @@
-"""Dense operations of layers, which equal torch's but write to memory that the workspace reuses.
+"""Dense operations of layers, like torch's but with results in memory of the workspace.
 
-Operands are stored in the quicker layout. For example, with 80,000 rows, x^T g of shape 128 x 8
-takes six times as long as (g^T x)^T.
+Operands get the quicker layout: x^T g of shape 128 x 8 takes six times as long as (g^T x)^T.
 """
 
 from __future__ import annotations
@@ -30,11 +29,8 @@ def linear(
 ) -> Tensor:
     """Return x weight + bias or, if `rectified`, max(x weight + bias, 0): Tensor[m, d_out].
 
-    For bfloat16 x, a float32 weight is rounded for the product, but its gradient is never rounded.
-
-    Parameters:
-        onto (Tensor[m, d_out], optional): Tensor to which x weight is added in place; no earlier
-            operation may have saved this tensor for its backward pass.
+    x weight is added to `onto` in place; no earlier operation may have saved `onto` for its
+    backward pass. For bfloat16 x, a float32 weight is rounded, but its gradient is not.
     """
     if x.dtype != weight.dtype:
         product = _Rounded.apply(x, weight)
@@ -45,8 +41,7 @@ def linear(
 def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return x for one operation, and x or its distinct rows `rows` for another operation.
 
-    The backward pass adds the second gradient to the first in place, which saves memory; no other
-    code may keep these gradients.
+    The backward pass adds one gradient to the other in place: no other code may keep them.
     """
     if x.requires_grad:
         return _Fork.apply(x, rows)
@@ -54,9 +49,9 @@ def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
 
 
 def finished(x: Tensor, bias: Tensor | None = None, rectified: bool = False) -> Tensor:
-    """Return x + bias or, if `rectified`, max(x + bias, 0): Tensor[m, width] in the type of x.
+    """Return x + bias or, if `rectified`, max(x + bias, 0): Tensor[m, width], written to x.
 
-    x is overwritten. No earlier operation may have saved x for its backward pass.
+    No earlier operation may have saved x for its backward pass.
     """
     return x if bias is None and not rectified else _Finished.apply(x, bias, rectified)
 
@@ -124,10 +119,7 @@ def quicker_compiled(
 ) -> bool:
     """Return whether `kernels.tall` can compute x weight + bias and is quicker than torch.
 
-    `kernels.tall` does not check shapes, so wrong shapes give False, and torch raises its error.
-
-    Parameters:
-        out: Tensor to which the product is added; in the backward pass, the rectified result.
+    False for shapes that do not fit: `kernels.tall` does not check them, but torch raises an error.
     """
     rows, (d_in, d_out) = len(x), weight.shape
     shapes = (rows, d_in), (d_in, d_out), (d_out,), (rows, d_out)
@@ -197,11 +189,9 @@ class _DenseLinear(torch.autograd.Function):
 
 
 def _gradients(ctx: Any, g: Tensor, back: Tensor | None, g_onto: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of weight and bias; write the gradients of x and `onto` if needed.
+    """Return the gradients of weight and bias.
 
-    Parameters:
-        back: Memory for the gradient of x; None if it is not needed.
-        g_onto: Memory for the gradient of `onto`.
+    The gradients of x (if needed) and `onto` are written to `back` and `g_onto`.
     """
     x, weight, out = ctx.saved_tensors
     _, needs_weight, needs_bias, _, needs_onto = ctx.needs_input_grad

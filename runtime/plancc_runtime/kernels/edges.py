@@ -1,12 +1,9 @@
 """Sums over the nonzeros in each row or column of one rank, and functions of each nonzero.
 
 The kernels compute aggregation (Md et al. 2021, Algorithm 1) and attention (Velickovic et al.,
-*Graph Attention Networks*, ICLR 2018), forward and backward. One thread writes each output, so the
-result does not depend on the number of threads.
-
-CPUs run numba kernels on a pool of threads. numba's own threads are not used, since ranks may be
-Python threads, and several Python threads must not use numba's threads at once. Other devices run
-torch operations.
+*Graph Attention Networks*, ICLR 2018), forward and backward. CPUs run numba kernels on an own pool:
+ranks may be Python threads, which must not use numba's threads at once. Other devices run torch
+operations.
 
 Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
 """
@@ -49,8 +46,7 @@ class PatternSide:
 
     Attributes:
         ptr (int64[groups + 1]): Group i has the nonzeros at the positions ``ptr[i]:ptr[i + 1]``.
-        index (int32|int64[nnz]): Column (if grouped by rows) or row of the nonzero at every
-            position.
+        index (int32|int64[nnz]): Every nonzero's column (grouped by rows) or row.
         edge (int32|int64[nnz] or None): Index in CSR order of every position; None if equal.
         native: Whether numba kernels run; else torch operations run.
     """
@@ -87,13 +83,10 @@ class Pattern:
         device: torch.device | str = "cpu",
         native: bool | None = None,
     ) -> Pattern:
-        """Return the pattern of CSR arrays: integer[m + 1], integer[nnz].
+        """Return the pattern of CSR arrays; unsorted and repeated columns are allowed.
 
         InputError if a column is outside of the matrix, since kernels do not check columns again.
-
-        Parameters:
-            column (integer[nnz]): Unsorted and repeated columns are allowed.
-            native: Whether numba kernels run (CPU only); by default on CPUs.
+        `native` says whether numba kernels run; by default on CPUs.
         """
         if len(column) and not 0 <= column.min() <= column.max() < num_columns:
             raise InputError(f"a column of the pattern is not between 0 and {num_columns - 1}")
@@ -163,8 +156,7 @@ def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
 def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
     """Return out[i, h] = sum of weight[e, h] x[j, h] over the nonzeros e of group i.
 
-    j is the entry of ``side.index`` for e. Shapes of weight (in CSR order), x and out: [nnz, h],
-    [n, h, d], [groups, h, d].
+    j is in ``side.index``. Shapes of weight (CSR order) and x: [nnz, h], [n, h, d].
     """
     out = x.new_empty(len(side), *x.shape[1:])
     if not side.native:
@@ -194,8 +186,7 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
 def first_maximum(pattern: Pattern, x: Tensor) -> Tensor:
     """Return, for each row and feature, the nonzero (i, j) with the largest x[j]: integer[m, d].
 
-    The result is a position in CSR order: the first if several are largest, -1 in empty rows. NaN
-    counts as largest.
+    Position in CSR order, the first of equal values; -1 in empty rows. NaN counts as largest.
     """
     side, d = pattern.rows, x.shape[1]
     out = side.index.new_full((len(side), d), -1)
@@ -214,10 +205,7 @@ def first_maximum(pattern: Pattern, x: Tensor) -> Tensor:
 
 
 def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
-    """Return out[i, k] = x[j, k], where j is the column of the nonzero edge[i, k]; 0 for edge -1.
-
-    Shapes of edge, x and out: integer[m, d], [n, d], [m, d].
-    """
+    """Return out[i, k] = x[j, k] for the column j of the nonzero edge[i, k]; 0 for edge -1."""
     side = pattern.rows
     if not side.native:
         return x.gather(0, _columns_of(pattern, edge)).masked_fill_(edge < 0, 0)
@@ -228,10 +216,7 @@ def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
 
 
 def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
-    """Return the adjoint of `take`: out[j, k] sums g[i, k] over all edge[i, k] in column j.
-
-    Shapes of edge, g and out: integer[m, d], [m, d], [n, d].
-    """
+    """Return the adjoint of `take`: out[j, k] sums g[i, k] over all edge[i, k] in column j."""
     d = g.shape[1]
     out = g.new_zeros(pattern.num_columns, d)
     if pattern.rows.native:
@@ -337,12 +322,9 @@ def run_groups(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
 def in_chunks(kernel: Any, bounds: Sequence[int] | np.ndarray, work: int, *args: Any) -> None:
     """Call kernel(begin, end, *args) for each chunk, on this thread and on helpers of a pool.
 
-    Helpers that have not started when no chunk is left are cancelled, so ranks that are threads
+    Chunk k is the range from bounds[k] to bounds[k + 1]; with little `work` (multiplications), this
+    thread runs all chunks. Helpers that start too late are cancelled, so ranks that are threads
     share one pool without waiting.
-
-    Parameters:
-        bounds: Chunk k is the range from bounds[k] to bounds[k + 1].
-        work: Number of multiplications of all chunks; if it is small, this thread runs all chunks.
     """
     arrays = [a.detach().numpy() if isinstance(a, Tensor) else a for a in args]
     threads = num_threads()

@@ -1,7 +1,6 @@
 """Random masks of nonzeros: functions of a key and a nonzero's vertices, equal in numba and torch.
 
-A random number of 32 bits is half of the hash splitmix64 of a counter
-(`plancc.sampling.counter.mix`).
+A random number is half of the hash splitmix64 of a counter (`plancc.sampling.counter.mix`).
 """
 
 from __future__ import annotations
@@ -33,9 +32,7 @@ def nonzero_mask(
 
         mix(mix(key ^ mix(vertex of i)) + (vertex of j) * ceil(heads / 2) + h // 2)
 
-    Parameters:
-        rows, columns (int32[m], int32[n]): Vertices of rows and columns.
-        like (Tensor[0, heads]): Tensor with the number of heads, dtype and device of the result.
+    `rows` and `columns` have the vertices; `like` (Tensor[0, heads]) gives dtype and device.
     """
     heads, side = like.shape[1], pattern.rows
     out = empty(pattern.num_nonzeros, heads, like)
@@ -64,9 +61,7 @@ def _drawn(
 ) -> None:
     """Write the mask of the rows ``begin:end`` of a CSR pattern to `out`.
 
-    Parameters:
-        dropped: Bound of the random numbers below which the mask is 0.
-        scale: Value of the mask at all other nonzeros.
+    The mask is 0 if a random number is below `dropped`, else `scale`.
     """
     heads = out.shape[1]
     pairs = np.uint64((heads + 1) // 2)

@@ -1,9 +1,8 @@
 """A sparse product compiled for this CPU.
 
-A tile of a row's columns is summed in vector registers (Md et al. 2021, Algorithm 3), while rows of
-x for later nonzeros are prefetched. Threads claim blocks of rows. A matrix whose rows of x do not
-fit in a cache is split into column blocks (Algorithm 2). One thread sums a row of a block in the
-order of its nonzeros, so the bits do not depend on the number of threads.
+Tiles of a row's columns are summed in registers (Md et al. 2021, Algorithm 3), with prefetch of
+rows of x; if these do not fit in a cache, the matrix is split into column blocks (Algorithm 2). One
+thread sums a row, in order, so the bits do not depend on the number of threads.
 
 Measured and rejected: tiles in the outer loop take 1.5 to 1.7 times as long, products without
 prefetch 1.5 to 1.9 times; stores that bypass the cache slow the next reader.
@@ -170,11 +169,11 @@ def _product64(call: Any) -> None:
 def _tile(typing_context, num_bytes, csr, dense, row, add):  # type: ignore[no-untyped-def]
     """Compute out[to : to + w] = sum over begin <= k < end of values[k] * x[columns[k], first :].
 
-    Also compute a second sum, with to + shift and first + shift in place of to and first.
+    Also compute this sum with to + shift and first + shift.
 
     Parameters:
         num_bytes (literal int): Bytes of w columns.
-        csr (tuple): columns and values, flat arrays; the prefetch distance.
+        csr (tuple): columns, values, prefetch distance.
         dense (tuple): x and out, flat arrays; the width of x.
         row (tuple): begin, end, first (column), to (index into out), shift.
         add (int): 1 to add the sums to the old values of out.

@@ -1,9 +1,8 @@
 """Runs compiled functions on the OpenMP threads of torch.
 
-A second pool would compete with torch's threads, which spin for milliseconds after each operator:
-on two cores, a sparse product after a dense product took 4.9 ms instead of 2.8 ms. numba's layer
-"omp" starts a second pool if torch has its own libgomp, and two threads must not use its layer
-"workqueue" at once.
+A second pool, such as numba's layer "omp", would compete with torch's threads, which spin after
+each operator: a sparse product after a dense product took 4.9 ms instead of 2.8 ms. Two threads
+must not use numba's layer "workqueue" at once.
 """
 
 from __future__ import annotations
@@ -30,12 +29,8 @@ def num_threads() -> int:
 def run(function: Any, argument: int, threads: int) -> None:
     """Call `function(argument)` on `threads` threads at once, and return when all have returned.
 
-    Several Python threads may do this at the same time. One thread is used if torch has no OpenMP.
-
-    Parameters:
-        function (numba cfunc, void(pointer)): Divides the work itself, for any number of threads;
-            runs without the GIL, so it must not touch Python objects.
-        argument: Address that is passed to `function`; it must be valid until `run` returns.
+    `function` (numba cfunc, void(pointer)) divides the work itself, for any number of threads, and
+    runs without the GIL, so it must not touch Python objects. Without OpenMP, one thread is used.
     """
     parallel = _parallel() if threads > 1 else None
     if parallel is None:
@@ -51,7 +46,7 @@ _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # releases the GIL during the c
 def _parallel() -> Any:
     """Return the function GOMP_parallel of torch's OpenMP, or None if torch has no OpenMP.
 
-    It is looked up in libtorch_cpu, which depends on OpenMP, so OpenMP's file name is not needed.
+    Looked up in libtorch_cpu, which depends on OpenMP: OpenMP's file name is not needed.
     """
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))

@@ -1,7 +1,7 @@
 """Orders of a rank's rows in which a product finds more rows of x in a cache.
 
-No order is always quicker than the order of the graph's file: on three graphs and at widths 32 to
-128, products took 0.74 to 1.20 times as long with rcm, and 0.76 to 1.66 times with degree.
+No order is always quicker than the file's: on three graphs, at widths 32 to 128, products took 0.74
+to 1.20 times as long with rcm, and 0.76 to 1.66 times with degree.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def cache_order(pattern: csr_matrix, method: str, num_interior: int | None = Non
     """Return a new order of rows and own columns: for every place, the old number, int64[m].
 
     Parameters:
-        pattern (csr_matrix[m, >= m]): Matrix whose halo columns (from m on) and values are ignored.
-        method ({"none", "rcm", "degree"}): "rcm" is reverse Cuthill-McKee of the symmetrised own
-            columns; "degree" puts rows that most rows need first.
+        pattern (csr_matrix[m, >= m]): Halo columns (from m on) and values are ignored.
+        method: "none", "rcm" (reverse Cuthill-McKee, symmetrised) or "degree" (most needed rows
+            first).
         num_interior: Number of interior rows, which stay before the boundary rows.
     """
     check_choice("row order", method, ORDERS)

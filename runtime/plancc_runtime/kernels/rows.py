@@ -1,7 +1,6 @@
 """Gathers rows before an exchange, and adds rows after the exchange.
 
-`add_rows` takes 1.1 to 2.5 times as long as a copy, torch's index_add_ 1.8 to 4.6 times; on several
-threads, index_add_ starts the threads once per row.
+`add_rows` takes 1.1 to 2.5 times as long as a copy, torch's index_add_ 1.8 to 4.6 times.
 """
 
 from __future__ import annotations
@@ -26,12 +25,9 @@ def pack(x: Tensor, rows: Tensor, out: Tensor) -> None:
 def add_rows(out: Tensor, rows: Tensor, received: Tensor) -> None:
     """Compute out[rows[k]] += received[k], with the same bits on any number of threads.
 
-    A repeated row adds its values in the order of k or, on GPUs, in another fixed order. Shapes of
-    out, rows and received: [n, d], int64[m], [m, d].
-
-    Raises:
-        InputError: If a row is outside of `out`; then nothing is added. On GPUs and for bfloat16,
-            torch raises IndexError instead.
+    Repeated rows add in the order of k or, on GPUs, in another fixed order. If a row is outside of
+    `out`, nothing is added, and InputError is raised (on GPUs and for bfloat16, torch's
+    IndexError).
     """
     if out.device.type != "cpu":
         out.index_put_((rows,), received, accumulate=True)  # index_add_ would use atomics

@@ -1,7 +1,6 @@
 """Kernels of local sparse products, and the usual kernel of a device.
 
-"numba" takes 20% to 50% of torch's time at widths 32 to 128, and as long as torch at widths below 8
-(``python -m benchmarks kernels``).
+"numba" takes 20% to 50% of torch's time at widths 32 to 128, and about 100% below width 8.
 """
 
 from __future__ import annotations
@@ -29,14 +28,10 @@ def prepare(
     device: torch.device | str = "cpu",
     kernel: str = "torch",
 ) -> SparseMatrix:
-    """Return `matrix`, laid out for products by `kernel`.
+    """Return `matrix`, laid out for products by `kernel`, a name in `KERNELS`.
 
-    The arrays of `matrix` may be kept, and must not change afterwards. Unsorted columns and
-    repeated entries are allowed; entries are added in their order.
-
-    Parameters:
-        dtype: torch.float32 or torch.float64.
-        kernel: Name in `KERNELS`: "numba" (on CPUs) or "torch" (MKL on CPUs, cuSPARSE on GPUs).
+    The arrays of `matrix` may be kept, and must not change. Columns may be unsorted or repeated.
+    `dtype` is torch.float32 or torch.float64.
     """
     if dtype not in (torch.float32, torch.float64):
         raise InputError(f"dtype {dtype}: sparse products need float32 or float64")

@@ -1,8 +1,8 @@
 """Products of many rows with a small matrix, compiled for this CPU.
 
-Tiles are summed in registers, as in Goto and van de Geijn, Anatomy of High-Performance Matrix
-Multiplication, ACM TOMS 34, 2008; operands are not packed, since the small matrix fits in a cache.
-The bits do not depend on the number of threads.
+Tiles are summed in registers (Goto and van de Geijn: Anatomy of High-Performance Matrix
+Multiplication, ACM TOMS 34, 2008), without packing, since the small matrix fits in a cache. The
+bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -47,10 +47,9 @@ _I64, _FLOAT = ir.IntType(64), ir.FloatType()
 def forward(
     x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, add: bool, rectified: bool
 ) -> None:
-    """Compute out = x weight + bias, or out += x weight + bias if `add`.
+    """Compute out = x weight + bias, or out += x weight + bias if `add`; float32, on the CPU.
 
-    Then, if `rectified`, compute out = max(out, 0). All tensors are float32 on the CPU, and `out`
-    is contiguous.
+    Then, if `rectified`, compute out = max(out, 0). `out` is contiguous.
     """
     bias = None if bias is None else bias.contiguous()
     flags = ADD * add | RELU * rectified
@@ -96,7 +95,7 @@ def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
     Parameters:
         right: The weight or, in the backward pass, its transpose.
         share: Number of rows in one partial sum of the backward pass.
-        others: Entries of the call from index `OUT` on: addresses, sizes and flags.
+        others: Entries of the call from index `OUT` on.
     """
     d_in, d_out = sizes = x.shape[1], right.numel() // x.shape[1]
     of_in, of_out = (tiles(width, x.element_size(), WIDEST) for width in sizes)
@@ -203,16 +202,15 @@ def _product(rows, left, right, out, bias, flags, tiles):  # type: ignore[no-unt
 def _tile(typing_context, rows, size, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
     """Compute a tile: out[r, :] = epilogue(sum over k < terms of left[r, k] right[k, :]).
 
-    A row of the tile has two vectors. The epilogue adds the old values of out (flag `ADD`) and the
-    bias, and applies the activation (flag `RELU`).
+    A row has two vectors. The epilogue adds old values of out (flag `ADD`) and the bias, and
+    applies the activation (flag `RELU`).
 
     Parameters:
         rows (int): Number of rows: `AT_ONCE` or 1.
         size (int): Bytes of a vector: a power of two from 4 to half of `WIDEST`.
         left (tuple): Address; bytes between two rows; bytes between two terms; number of terms.
         right (tuple): Address; bytes between two terms.
-        out (tuple): Address; bytes between two rows; bytes between the two vectors (the same in
-            `right` and `bias`).
+        out (tuple): Address; bytes between two rows; bytes between both vectors (also of `right`).
         bias (int): Address, or 0.
     """
 

@@ -16,8 +16,7 @@ from plancc_runtime.kernels.base import SparseMatrix
 class TorchMatrix(SparseMatrix):
     """A CSR tensor that ``torch.addmm`` multiplies, with 32-bit indices if the sizes allow this.
 
-    If `multiply` adds to its result, or writes only some rows, the product is first computed into a
-    temporary tensor of m rows.
+    To add, or to write only some rows, `multiply` needs a temporary tensor of m rows.
     """
 
     name = "torch"
@@ -42,11 +41,7 @@ class TorchMatrix(SparseMatrix):
         shape: tuple[int, int],
         transposed: bool = False,
     ) -> Self:
-        """Return the matrix of CSR arrays or, if `transposed`, its transpose.
-
-        Parameters:
-            shape: Shape of the matrix that the CSR arrays describe.
-        """
+        """Return the matrix of CSR arrays of this shape or, if `transposed`, its transpose."""
         made = cls.__new__(cls)
         made.shape = (shape[1], shape[0]) if transposed else shape
         made.nnz, made.dtype, made.device = len(value), value.dtype, value.device

@@ -14,10 +14,9 @@ _I32, _BYTE = ir.IntType(32), ir.IntType(8).as_pointer()
 def tiles(width: int, item: int, most: int = 256) -> np.ndarray:
     """Return the tiles that cover `width` columns of `item` bytes: int64[tiles, 3].
 
-    A tile has at most `most` bytes and two halves, whose size is a power of two. Each tile has
-    three numbers: bytes of a half, first column, and columns from the first half to the second.
-    Halves of the last tile may overlap, and hold the same sums there. The array is cached forever,
-    since compiled functions use its address.
+    Entries: bytes of a half (a power of two), first column, columns from the first half to the
+    second. Halves of the last tile may overlap. The array is cached forever, since compiled
+    functions use its address.
     """
     found, first = [], 0
     while first < width:

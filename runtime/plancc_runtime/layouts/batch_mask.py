@@ -1,8 +1,7 @@
 """Masks that select a rank's share of a mini-batch from the rank's slice of the plan.
 
-Every rank draws the same mini-batches, so no index is sent in a step. The sender of a row knows
-which ranks need the row from the *boundary pins*: the rows of its peers that need its rows. Pins,
-and the vertices of halo rows, are sent once, at the start.
+Every rank draws the same mini-batches, so no index is sent in a step. Once, at the start, ranks
+send vertices of halo rows and *boundary pins*: the rows of a receiver that need a sent row.
 
     row j of rank m goes to rank n if the mini-batch keeps a nonzero (i, j) of a row i of rank n
 
@@ -47,9 +46,9 @@ class KeptBlock:
     """The nonzeros and message rows of a rank's slice that are in one block of a mini-batch.
 
     Attributes:
-        nonzeros (int64[m]): Positions of the nonzeros in the arrays of the slice; ascending.
-        rows (int32[m]): For every nonzero, the index of its row in the mini-batch.
-        columns (int32[m]): For every nonzero, the index of its column in the slice.
+        nonzeros (int64[m]): Positions in the arrays of the slice; ascending.
+        rows (int32[m]): Index of every nonzero's row in the mini-batch.
+        columns (int32[m]): Index of every nonzero's column in the slice.
         factors (float64[m] or None): Factors of the nonzeros' values; None if all are 1.
         received (int64[...]): Positions of the block's halo rows among the slice's; ascending.
         sent (int64[...]): Positions of the block's sent rows among the slice's; ascending.
@@ -70,16 +69,13 @@ class KeptBlock:
         scratch: tuple[Int32Array, Int32Array],
         in_place: bool,
     ) -> tuple[Block, Int64Array, Int64Array]:
-        """Return the block of the kept nonzeros and of the rows that the mini-batch needs.
-
-        Also return the positions in `rows` of its outputs and of its inputs, ascending.
+        """Return the block, and positions in `rows` of its outputs and of its inputs, ascending.
 
         Parameters:
             rows (int64[m]): Rows of the slice that take part in the mini-batch.
-            live (bool[m]): Outputs even without nonzeros; overwritten with the block's outputs and
-                inputs.
+            live (bool[m]): Outputs even without nonzeros; overwritten with the outputs and inputs.
             scratch (int32[num_inputs or more], int32[num_halo]): Index in the mini-batch of each of
-                `rows`; memory for the index in the block of its halo rows.
+                `rows`; memory for halo rows' indices.
             in_place: Whether all rows of the slice are inputs, so that no row must be copied.
         """
         assert whole.halo is not None
@@ -119,8 +115,8 @@ class LocalBatch:
         rows (int64[m]): Local rows of the slice that are in at least one block; ascending.
         targets (bool[m]): Whether the output of each of `rows` counts for the loss.
         blocks: The block of every layer, or one block that all layers share.
-        halos (list of int64[halo rows]): Per block, positions among the slice's halo rows.
-        sents (list of int64[sent rows]): Per block, positions among the slice's sent rows.
+        halos, sents (lists of int64[...]): Positions of each block's halo and sent rows in the
+            slice.
         inputs (int64[...]): Local rows that are inputs of the first block.
         outputs (int64[...] or None): Positions in `rows` of the last block's outputs; None: all.
         seeds: Seeds whose rows are the targets, if the task draws seeds; else None.
@@ -168,12 +164,10 @@ class LocalBatch:
 class BatchMask:
     """Selects a rank's share of mini-batches from its slice: rows, nonzeros and messages.
 
-    The constructor is collective, and part k must be on rank k. Besides the slice, an instance
-    takes 4 bytes per nonzero of the rank, 8 per boundary pin, and 24 per known vertex.
-
-    A batch takes time proportional to all nonzeros in its rows or, if the sampler lists them
-    (`plancc.sampling.Batch.listed`), to its own nonzeros. The first listed batch takes 4 bytes more
-    per nonzero and pin, unless every row is sorted by vertex.
+    The constructor is collective, and part k must be on rank k. An instance takes 4 bytes per
+    nonzero of the rank, 8 per boundary pin, and 24 per known vertex; listed batches
+    (`plancc.sampling.Batch.listed`) take 4 more per nonzero and pin, unless rows are sorted by
+    vertex.
     """
 
     def __init__(self, part: Block, transport: Transport) -> None:
@@ -309,15 +303,13 @@ class BatchMask:
 def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
     """Search a CSR matrix for the nonzeros of a sampled block.
 
-    Return each nonzero's position in the matrix (int64[m]; -1 if missing) and row in the mini-batch
-    (int32[m]), and whether no nonzero is missing and all positions ascend.
+    Return each nonzero's position in the matrix (int64[m]; -1 if missing), its row in the
+    mini-batch (int32[m]), and whether none is missing and positions ascend.
 
     Parameters:
         at: Index in the CSR matrix of every row of the block; -1 if missing.
-        layer: The block's row pointers; per nonzero, the column's vertex and the position in the
-            row.
-        csr: Row pointers and columns of the matrix, `BatchMask._by_vertex`, and the columns'
-            vertices.
+        layer: Row pointers of the block; every nonzero's column vertex and position in the row.
+        csr: Row pointers and columns of the matrix, `BatchMask._by_vertex`, column vertices.
         num_own: Number of own rows, which are the first rows of the matrix.
         number: For every row of the matrix, its index in the mini-batch.
     """
@@ -358,12 +350,8 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
 def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
     """Return the nonzeros in the rows `places` and in columns of the mini-batch, in CSR order.
 
-    Per nonzero: position in `columns` (int64[m]), and index of row and of column in the mini-batch
-    (int32[m] each).
-
-    Parameters:
-        places: Indices of rows of the matrix; all these rows are in the mini-batch.
-        number: Index in the mini-batch of every row and column of the matrix; -1 if not in it.
+    For each: position in `columns`, and row and column in the mini-batch: int64[m], int32[m],
+    int32[m]. `number` has the mini-batch's index of every row and column, or -1.
     """
     most = 0
     for i in places:
@@ -384,10 +372,9 @@ def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
-    """Return the columns of some nonzeros, int32[m]; then the own and the halo columns among them.
+    """Return the columns of some nonzeros, int32[m], and among them the own and the halo columns.
 
-    Own columns are below `num_rows` (int64[own]); halo columns are numbered from 0 (int64[m -
-    own]).
+    Own columns are below `num_rows`; halo columns are numbered from 0: int64 each.
     """
     columns = np.empty(len(nonzeros), dtype=np.int32)
     for k in range(len(nonzeros)):  # a separate loop: its cache misses overlap
@@ -405,15 +392,14 @@ def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
 def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) -> Any:
     """Drop the rows that a block does not need, and number its rows and columns.
 
-    Return outputs and inputs as positions among the batch's rows (int64[...] each), the column of
-    every batch row in the block (int32[m]), and the block's `row_ptr` and `column`.
+    Return outputs and inputs (positions in the batch), the block's column of every batch row,
+    int32[m], and the block's `row_ptr` and `column`.
 
     Parameters:
-        parts: Row and column of every nonzero, positions of the block's halo rows, and sent rows.
+        parts: Row and column of every nonzero, positions of halo rows, and sent rows.
         num_rows: Number of rows of the slice.
         live, scratch: As in `KeptBlock.of`.
-        place: If all rows of the slice are inputs: the block column of every batch row, and the
-            number of own columns. Otherwise an empty array and 0.
+        place: Column of every batch row and number of own columns, if all rows are inputs.
     """
     (rows, columns, received, sent), (number, slot), n = parts, scratch, len(live)
     for k in range(len(received)):

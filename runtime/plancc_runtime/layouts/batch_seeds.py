@@ -29,12 +29,8 @@ class Seeds(ABC):
     def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
         """Return the block without the nonzeros that the mini-batch must not aggregate over.
 
-        In link prediction, these are the edges between the two vertices of a pair of the
-        mini-batch.
-
-        Parameters:
-            column (int32[nonzeros]): Column of every nonzero of the slice.
-            vertices (int32[columns]): Vertex of every column.
+        In link prediction, these are the edges of its pairs of vertices. `column` has the column of
+        every nonzero of the slice, `vertices` the vertex of every column.
         """
 
 

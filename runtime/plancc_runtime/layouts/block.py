@@ -1,8 +1,7 @@
 """A block is the matrix of one layer on one rank, with the exchanges that its product needs.
 
-A plan's slice is one block that all layers use. A block has fewer outputs than inputs if only some
-rows of a layer's output are needed. A folded row, in edge plans, is a partial sum for an output of
-another rank.
+Outputs are fewer than inputs if only some rows of a layer's output are needed. A folded row, in
+edge plans, is a partial sum for another rank's output.
 
             own inputs       halo rows
           +------------+---------------+
@@ -46,16 +45,13 @@ class Nonzeros:
 class Numbering:
     """Serial numbers of message rows, and of nonzeros in halo columns, for the draws of samples.
 
-    The numbers are assigned in the whole block and kept when rows are dropped, so a row has the
-    same draws in the smaller block.
+    Assigned in the whole block, and kept when rows are dropped, so that draws do not change.
 
     Attributes:
-        received, sent (int32[num_halo], int32[sent rows]): Position of every halo row, and of every
-            sent row, in its message in the whole block.
-        uses: For every halo row, its column's nonzeros, numbered from 0 by ascending row in the
-            whole block; None if boundary edges are not sampled.
-        uses_sent: For every sent row, the receiver's `uses`; None if boundary edges are not
-            sampled.
+        received, sent (int32[num_halo], int32[sent rows]): Position of every row in its message.
+        uses: Nonzeros in every halo row's column, from 0 by row; None without boundary edge
+            sampling.
+        uses_sent: For every sent row, the receiver's `uses`.
     """
 
     received: Int32Array
@@ -71,23 +67,22 @@ class Block(WithColumns):
     Attributes:
         inputs (int32[num_inputs]): Vertex of every own row of the layer's input.
         outputs (int64[num_outputs] or None): Positions of own output rows among the inputs,
-            ascending; None if these are the same rows. In a process grid (`layouts.grid_block`),
-            columns of the diagonal entries; -1 if on another rank.
-        row_ptr, column, value (int64[num_local_rows + 1], int32[nonzeros], float[nonzeros]): CSR
-            with rows [own outputs | folded rows] and columns [own inputs | halo rows]. Columns are
-            distinct in a row. Only own outputs have diagonal nonzeros.
+            ascending; None if these are the same rows. In a process grid, columns of the diagonal
+            entries, or -1.
+        row_ptr, column, value: CSR with rows [own outputs | folded rows] and columns [own inputs |
+            halo rows]; columns are distinct in a row, and only own outputs have diagonal nonzeros.
         expand: Exchange that sends input rows to the peers and receives halo rows.
         self_loops: Whether normalising added the diagonal nonzeros, which then are no edges.
         halo (int32[num_halo] or None): Vertex of every halo row; None if no random draw needs it.
         numbering: Serial numbers for random draws; None if the boundary is not sampled.
         edges (int64[num_local_rows] or None): Edges of every row before `boundary.draw`, or on all
-            ranks (`whole_counts.with_whole_rows`); None if the block has them all.
-        closed_edges (int64[num_local_rows] or None): Edges of every row on all ranks, plus 1 if the
-            row has no edge to itself.
+            ranks; None if the block has them all.
+        closed_edges (int64[num_local_rows] or None): Edges on all ranks, plus a missing one to
+            itself.
         scale: Factors by which `boundary.draw` multiplied edges in own and in halo columns.
         factor (float64[nonzeros] or None): A mini-batch's factors of the values; None if all are 1.
-        columns: Further data of the nonzeros, by name. With "relation", a row may have several
-            nonzeros in one column of the matrix.
+        columns: Further data of the nonzeros, by name; with "relation", columns may repeat in a
+            row.
         fold: Exchange that sends folded rows to their owners; None if no rank has folded rows.
     """
 
@@ -160,16 +155,12 @@ class Block(WithColumns):
     def with_coefficients(self, name: str, dtype: npt.DTypeLike = np.float64) -> Block:
         """Return the block with the values that `name` selects.
 
-        "plan": the plan's values. Other names drop a diagonal that normalising added. "sum": 1 for
-        every edge, times a mini-batch's `factor`. "mean": 1 / (edges of the row, in a mini-batch
-        its kept edges). "closed-mean": mean over the edges and the own vertex, with a diagonal
-        nonzero in every own row.
+        "plan" keeps the values; all others drop a diagonal that normalising added. "sum": 1 per
+        edge, times a mini-batch's `factor`. "mean": 1 / (edges of the row). "closed-mean": mean
+        over edges and own vertex, with a diagonal in every own row.
 
         In a block from `boundary.draw`, means divide by the edges before the draw, and edges are
         multiplied by `scale`, which keeps the expected values.
-
-        Parameters:
-            dtype: Type of computed values; values that are multiplied by a factor are float64.
         """
         if name == "plan":
             return self
@@ -196,8 +187,8 @@ class Block(WithColumns):
     def with_nonzeros(self, name: str) -> Block:
         """Return the block with the nonzeros that `name` selects; messages do not change.
 
-        "plan": all nonzeros. "edges": without a diagonal that normalising added. "closed": edges,
-        and a diagonal nonzero in every own row, with value 1 where it is added.
+        "edges" drops a diagonal that normalising added; "closed" then adds missing diagonal
+        nonzeros, with value 1, in own rows; "plan" keeps all nonzeros.
         """
         if name == "plan":
             return self
@@ -257,12 +248,9 @@ class Block(WithColumns):
 
 @njit(cache=True, nogil=True)
 def _edges(row_ptr: Any, column: Any, diagonal: Any) -> Any:
-    """Select the nonzeros that are not on the diagonal.
+    """Return row pointers without the diagonal, and whether each nonzero is kept.
 
-    Return new row pointers (int64[rows + 1]), and whether each nonzero is kept (bool[nonzeros]).
-
-    Parameters:
-        diagonal (int64[own rows]): Column of every own row's diagonal; later rows have none.
+    `diagonal` has the column of every own row's diagonal; later rows have none.
     """
     new_ptr = np.zeros(len(row_ptr), dtype=np.int64)
     kept = np.empty(len(column), dtype=np.bool_)

@@ -9,11 +9,10 @@
 All three keep the expected product: E[A~ H] = A H, where A~ is the sampled matrix. (Rong et al.
 normalise the remaining edges again, which changes the expected product.)
 
-No index is sent: a draw is a function of seed, epoch, sender, receiver and position in the message
-or, in DropEdge, of seed, epoch and the edge's vertices. Positions are counted in the whole block
-(`block.Numbering`), so draws do not change if dead rows (`layouts.live`) are removed. In boundary
-edge sampling, the sender knows the receiver's nonzeros in a row's column, and does not send a row
-that loses all of them. DropEdge still sends nearly all halo rows, as in Table 9 of Wan et al.
+No index is sent: draws are functions of seed, epoch, sender, receiver and position in the message
+of the whole block or, in DropEdge, of seed, epoch and the edge's vertices. In boundary edge
+sampling, the sender knows the nonzeros in a row's column, and drops the row with the last of them.
+DropEdge sends nearly all halo rows, as in Table 9 of Wan et al.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ _NO_NONZEROS = Nonzeros(np.zeros(1, np.int64), np.empty(0, np.int32))
 def ready_to_draw(block: Block, sampling: Sampling, transport: Transport) -> Block:
     """Return the block with `halo` and `numbering`, which this rank needs for draws. Collective.
 
-    Called once, for the whole block; `live.live_blocks` then updates the arrays. Per halo row, 4
-    bytes are sent; boundary edge sampling sends 4 more, and 4 per nonzero in a halo column.
+    Called once, for the whole block. Per halo row, 4 bytes are sent; boundary edge sampling sends 4
+    more, and 4 per nonzero in a halo column.
     """
     block = replace(numbered(block, sampling), halo=halo_vertices(block, transport))
     return with_uses_sent(block, transport)
@@ -80,8 +79,7 @@ def with_uses_sent(block: Block, transport: Transport) -> Block:
 class Sample:
     """The random sample of a block's messages, halo rows and nonzeros that one epoch uses.
 
-    Nonzeros keep their order. Layers that take maxima or compute attention do not multiply the kept
-    rows by a factor.
+    Layers that take maxima or compute attention do not multiply the kept rows by a factor.
 
     Attributes:
         whole: The block that the sample is drawn from.
@@ -137,14 +135,10 @@ class Sample:
         )
 
     def kept_halo_part(self, part: csr_matrix) -> csr_matrix:
-        """Return the transpose of the kept nonzeros in halo columns.
+        """Return the transpose of the kept nonzeros in halo columns, times ``scale[1]``.
 
-        The result is a csr_matrix[kept halo rows, local rows] with values times ``scale[1]``;
-        `keeps_own` must be true. The time is proportional to the nonzeros in the kept halo rows'
-        columns.
-
-        Parameters:
-            part: `matrices.halo_part` of the whole block, with any coefficients.
+        csr_matrix[kept halo rows, local rows]; `part` is `matrices.halo_part` of the whole block.
+        `keeps_own` must be true.
         """
         rate, key, uses = self._nonzeros
         scale = self.scale[1]
@@ -157,9 +151,7 @@ class Sample:
 def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
     """Return the sample of one epoch. Not collective: every rank draws for its own messages.
 
-    Parameters:
-        block: A block from `ready_to_draw`, or from `live.live_blocks` of such a block.
-        sampling: Probabilities of keeping a row or a nonzero of each kind; None means 1.
+    The block comes from `ready_to_draw`, or from `live.live_blocks` of such a block.
     """
     rows, nonzeros, edges = (
         1.0 if rate is None else float(rate)
@@ -199,8 +191,8 @@ def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
 def expected_rows(block: Block, sampling: Sampling) -> float:
     """Return the expected number of rows that this rank sends: the sum of p (1 - (1 - q)^u).
 
-    p is the rate of boundary rows, q the rate of boundary edges, and u the number of nonzeros that
-    the receiver has in the row's column.
+    p and q are the rates of boundary rows and boundary edges; u is the receiver's number of
+    nonzeros in the row's column.
     """
     rows = float(block.expand.send.volume)
     if sampling.boundary_edges is not None:
@@ -232,7 +224,6 @@ def _row_keys(key: Any, peers: Any, ptr: Any, place: Any, rank: int, receives: b
     """Return a random key for every row of this rank's messages: uint64[rows].
 
     Parameters:
-        key: Random key of the epoch.
         peers: The other rank of every message.
         ptr: Message k has the rows ``ptr[k]:ptr[k + 1]``.
         place: For every row, its position in the message before dead rows were removed.
@@ -259,8 +250,7 @@ def _drawn(keys: Any, rate: float) -> Any:
 def _any_kept(keys: Any, ptr: Any, number: Any, rate: float) -> Any:
     """Draw whether at least one nonzero in each row's column is kept: bool[rows].
 
-    `keys` has the key of every row, `ptr` and `number` are as in `block.Nonzeros`, and `rate` is
-    the probability of keeping a nonzero.
+    `ptr` and `number` are as in `block.Nonzeros`; `rate` is the probability of keeping a nonzero.
     """
     kept = np.zeros(len(keys), dtype=np.bool_)
     for r in range(len(keys)):
@@ -295,7 +285,6 @@ def _kept(
     Return their `row_ptr`, `column` and `value`, and every row's number of edges before the draw.
 
     Parameters:
-        row_ptr, column, value, inputs, self_loops: Attributes of the block.
         places: For every output, its position among the inputs.
         number: Column of every halo row in the sample; -1 if the row is not kept.
         nonzero_rate, edge_rate: Probabilities of keeping a nonzero in a halo column, and an edge.
@@ -356,15 +345,10 @@ def _kept_rows(
     pin: Any,
     scale: float,
 ) -> Any:
-    """Draw the same nonzeros in halo columns as `_kept`, from the transpose of these columns.
+    """Draw the same nonzeros in halo columns as `_kept`, from CSR arrays of the transpose.
 
-    Return `row_ptr`, `column` and `value` of the kept rows of the transpose.
-
-    Parameters:
-        row_ptr, column, value: CSR arrays of the transpose; its rows are the halo rows.
-        received: Whether each halo row is kept.
-        nonzero_rate, pin_key, pin: As in `_kept`.
-        scale: Factor by which the values are multiplied.
+    Return the CSR arrays of the kept rows. `received` says which rows (halo rows) are kept, and
+    `scale` multiplies the values.
     """
     rows = size = 0
     for c in range(len(received)):

@@ -11,17 +11,16 @@ the rank computes a row z for each clone, and applies the dense layer to z.
         leaves     |          |        |       diagonal nonzero is in P already
                    +----------+--------+
 
-In the paper's variant 0c, no row is sent. In variant cd-r (`DelayedSums`), vertices with leaves are
-divided into r bins. Bin k has a turn in every epoch e with e % r = k, in which its leaves send
-their partial sums P h to the root. In epoch e + r, the root adds the sums to its z, and sends z,
-the *total*, to the leaves, which use it from epoch e + 2 r on:
+In variant 0c, no row is sent. In variant cd-r (`DelayedSums`), vertices with leaves are divided
+into r bins. In the turns of bin k (epochs e with e % r = k), leaves send partial sums P h to the
+root. In epoch e + r, the root adds them to its z, and sends z, the *total*, to the leaves:
 
     epoch     e             e + r                         e + 2 r
     leaf      P h ----.                            .----> z = z of the root
     root               `--> z = P h + s h + sums -'
 
-Between its turns, a vertex uses the rows that it received last. The backward pass treats received
-rows as constants, so gradients are not sent.
+Between turns, a vertex uses the rows that it received last. The backward pass sends nothing:
+received rows are constants.
 """
 
 from __future__ import annotations
@@ -68,8 +67,7 @@ class Clones:
     """One rank's clones.
 
     Attributes:
-        block: The matrix P of the clones [own rows | leaves], without messages. `edges` and
-            `closed_edges`, by which means divide, count edges on all ranks.
+        block: The matrix P of the clones [own rows | leaves], with edges counted on all ranks.
         num_own: Number of own rows.
         trees: Exchange that sends roots and receives leaves; messages are sorted by vertex.
         diagonal (float64[clones]): Diagonal nonzero of the vertex in the plan's matrix, or 0.
@@ -93,12 +91,7 @@ class Clones:
         return replace(self, block=replace(block, edges=edges, closed_edges=edges + ~in_p))
 
     def partial(self, coefficients: str, own_only: bool) -> Block:
-        """Return the matrix P (`block`) with the values that `coefficients` selects.
-
-        Parameters:
-            coefficients: Name in `plan.layers.COEFFICIENTS`.
-            own_only: Whether P has the own rows only; else it has one row per clone.
-        """
+        """Return the matrix P with other values, and with own rows only if `own_only`."""
         block = self.block
         if coefficients != "plan":
             edges = block.without_added_diagonal()
@@ -116,10 +109,7 @@ class Clones:
         return block
 
     def own_coefficients(self, coefficients: str) -> npt.NDArray[np.float64] | None:
-        """Return s, the factor of every clone's own row h: float64[clones]; None if z is P h alone.
-
-        The module's docstring defines z, P, s and h.
-        """
+        """Return s of the module's formula for z: float64[clones]; None if z is P h alone."""
         leaf = np.arange(len(self.diagonal)) >= self.num_own
         if coefficients == "plan":
             return np.where(leaf, self.diagonal, 0)
@@ -141,8 +131,7 @@ class Clones:
 def clones_of(block: Block, transport: Transport) -> Clones:
     """Return the clones of a rank, from its block of an edge plan. Collective.
 
-    Owners send 4 bytes for every halo row and every folded row, and three float64 numbers for every
-    leaf.
+    Owners send 4 bytes per halo row and folded row, and three float64 numbers per leaf.
     """
     if block.edges is None:
         block = with_whole_rows(block, transport)
@@ -186,14 +175,10 @@ def clones_of(block: Block, transport: Transport) -> Clones:
 
 
 def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array, Int64Array]:
-    """Return the exchange between roots and leaves, and this rank's leaves. Collective.
+    """Return the exchange between roots (owners' rows) and leaves (copies), and this rank's leaves.
 
-    The leaves are the rank's copies of other ranks' vertices; the roots are the owners' rows.
-
-    Returns:
-        trees (Exchange): Exchange that sends roots and receives leaves.
-        vertices (int32[leaves]): Vertex of every leaf, sorted by owner, then by vertex.
-        leaf (int64[halo rows + folded rows]): Leaf of every halo row, then of every folded row.
+    Vertex of every leaf, sorted by owner, then vertex, int32[leaves]; leaf of every halo row, then
+    of every folded row, int64[halo rows + folded rows]. Collective.
     """
     fold = block.fold
     assert fold is not None
@@ -210,9 +195,9 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array,
 
 
 def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
-    """Return own rows, then the rows of the leaves: Tensor[clones, width]. Collective.
+    """Return own rows, then rows of the leaves, which their owners send: Tensor[clones, width].
 
-    Leaves are this rank's copies of vertices of other ranks, which send the rows.
+    Collective.
     """
     halo = Halo(clones.trees, len(x), Resources(transport, x.dtype, device=x.device))
     return torch.cat([x, halo.expand(x, halo.buffers(x.shape[1]))])
@@ -226,7 +211,8 @@ class CloneGraph(LocalGraph):
     Parameters:
         last: Whether this is the last layer, whose outputs are own rows only.
         sums: Delayed partial sums and totals from other ranks; None if no rows are sent.
-        constant: Whether x is the same in all products; with `sums`, P x is then computed once.
+        constant: Whether x is the same in all products; with `sums`, a product is then computed
+            once.
     """
 
     def __init__(
@@ -247,10 +233,9 @@ class CloneGraph(LocalGraph):
         self._product: Tensor | None = None
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """Return z = P x + s x or, if `back`, P^T x + s x, without autograd.
+        """Return z = P x + s x (see the module) or, if `back`, P^T x + s x, without autograd.
 
-        Forward, delayed partial sums are added to the roots, and totals replace the leaves' rows.
-        Collective if the constructor was given `sums`.
+        Forward, delayed partial sums and totals are used. Collective if the constructor got `sums`.
         """
         both, itself = self._partial_of(coefficients)
         x, num_own = x.contiguous(), self._clones.num_own
@@ -298,7 +283,7 @@ class CloneGraph(LocalGraph):
         self._product = None
 
     def _partial_of(self, coefficients: str) -> tuple[Sequence[SparseMatrix], Tensor | None]:
-        """Return P and its transpose, laid out for products, and s (Tensor[clones, 1] or None)."""
+        """Return P and its transpose, laid out for products, and s (see the module)."""
         if coefficients not in self._partial:
             block = self._clones.partial(coefficients, self._own_only)
             both = both_ways(matrix_of(block), self.resources)
@@ -319,7 +304,7 @@ class Bin:
     Attributes:
         halo: The exchange between the roots (owners' rows) and the leaves of the bin.
         roots (int64[m]): Own rows in the bin that have leaves on other ranks.
-        leaves (int64[l]): This rank's leaves in the bin, numbered from 0 among all its leaves.
+        leaves (int64[l]): This rank's leaves in the bin, numbered among all its leaves.
     """
 
     halo: Halo
@@ -334,7 +319,6 @@ class Delay:
         epochs: r, at least 1: the delay of a message in epochs, and the number of bins.
 
     Attributes:
-        num_own: Number of own rows.
         epoch (int): Epoch of the next products, from 0; the caller sets it.
         bins (list of Bin): Bin k has a turn in every epoch e with e % r = k.
     """
@@ -349,8 +333,6 @@ class Delay:
 
 def _bin(trees: Exchange, sent: BoolArray, received: BoolArray, resources: Resources) -> Bin:
     """Return a bin with the chosen roots (own rows) and leaves (copies of other ranks' rows).
-
-    In the bin's exchange, its roots are numbered from 0, and so are its leaves.
 
     Parameters:
         trees: The exchange between all roots and leaves; see `_trees_of`.
@@ -377,11 +359,8 @@ def _on(resources: Resources, rows: npt.NDArray[np.integer]) -> Tensor:
 class _Turns:
     """Rows that one bin has received in one layer, and rows that are in flight.
 
-    Partial sums go *up*, from leaves to roots; totals go *down*, from roots to leaves. The bin
-    sends in the epochs of its *turns*.
-
     Attributes:
-        up, down: Message buffers for partial sums, and for totals; None if not in use.
+        up, down: Buffers: partial sums to roots (own rows), totals to leaves (copies); or None.
         sums (Tensor[roots, width] or None): Added to the roots' rows; None until sums arrive.
         totals (Tensor[leaves, width] or None): Replace the leaves' rows; None until totals arrive.
         next_sums, next_totals: Received rows that replace `sums` and `totals` at the next turn.
@@ -406,9 +385,9 @@ class _Turns:
 
 
 class DelayedSums:
-    """Exchanges partial sums and totals for one layer; they are used r (the delay) epochs later.
+    """Exchanges partial sums and totals of one layer, which are used r (the delay) epochs later.
 
-    This is Algorithm 4 of Md et al. 2021; the module's docstring explains partial sums and totals.
+    See Md et al. 2021, Algorithm 4.
 
     Parameters:
         returns: Whether roots send totals back; no layer after the last reads the leaves' rows.
@@ -427,10 +406,9 @@ class DelayedSums:
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:
-        """Receive rows for the bin whose turn it is, and send its leaves' partial sums. Collective.
+        """Receive rows for the bin whose turn it is, and send the rows of P h of its leaves.
 
-        Parameters:
-            partial (Tensor[leaves, width]): For every leaf of this rank, its row of P h.
+        Collective. `partial` has the rows of all leaves of this rank: Tensor[leaves, width].
         """
         delay, number = self._delay, self._delay.epoch % self._delay.epochs
         if not self._turns:
@@ -446,12 +424,9 @@ class DelayedSums:
             turn.rising = True
 
     def complete(self, z: Tensor) -> None:
-        """Add received sums to the roots, write received totals to the leaves, and send totals.
+        """Add received sums to roots in z, put received totals in leaves, and send totals.
 
-        Collective; called after `exchange`.
-
-        Parameters:
-            z (Tensor[clones or own rows, width]): P h + s h; changed in place.
+        z is P h + s h, changed in place. Collective; called after `exchange`.
         """
         delay = self._delay
         for each, turn in zip(delay.bins, self._turns, strict=True):
@@ -507,8 +482,5 @@ def _keys(side: Side, vertices: Int32Array) -> Int64Array:
     """Return a key for every row of messages: int64[rows].
 
     High 32 bits: peer. Low 32 bits: vertex. So keys sort rows by peer, then by vertex.
-
-    Parameters:
-        vertices (int32[rows]): Vertex of every row.
     """
     return side.peer_of_row().astype(np.int64) << 32 | vertices

@@ -7,9 +7,8 @@ function of seed, step, hop and row decides which nonzeros of the row are kept:
            this rank tells the owners of halo rows which rows it needs (`row_numbers.RowBits`)
            rows of the next hop: own columns of these nonzeros, and own rows that other ranks need
 
-In the training step, each owner sends the rows that other ranks need. With the sampler `walk`, the
-next vertex of a walk is a function of the seed, the batch, the walk's first vertex, the step and
-the row:
+With the sampler `walk`, the next vertex of a walk is a function of seed, batch, first vertex, step
+and row:
 
     step   every walk that is on row i of this rank moves to a vertex j with a nonzero (i, j)
            this rank tells the owners of halo rows which walks reached them (`row_numbers.RowLists`)
@@ -74,7 +73,7 @@ class Draws(ABC, Generic[S]):
 
     Parameters:
         part: The slice of a row plan. Part k must be on rank k.
-        population: Vertices to draw from; if owners draw, its pattern of nonzeros may be missing.
+        population: Vertices to draw from; without pattern of nonzeros if owners draw.
         clock: Clock that counts the time of the draws under the name "draw".
         seeds: Draws the seed vertices if owners draw; None if the sampler draws them.
 
@@ -213,8 +212,7 @@ class WalkDraws(OwnerDraws[WalkSampler]):
     """Draws in which owners continue the walks that are on their rows.
 
     A rank needs 12 bytes per own row, and 4 per halo row and per sent row. A walk that moves to
-    another rank's row sends two words; a mini-batch ends with one bit per sent row, then one per
-    halo row.
+    another rank sends two words.
     """
 
     def _begin(self, population: Population, transport: Transport) -> None:
@@ -343,14 +341,10 @@ def check_draw(choice: str, sampler: Sampler) -> None:
 def owners_draw(
     choice: str, sampler: Sampler, part: Part, header: Header, transport: Transport
 ) -> tuple[bool, str]:
-    """Return whether owners draw, and the reason. Collective.
+    """Return whether owners draw, and the reason ("" if only one way is possible). Collective.
 
-    "auto" chooses the shorter predicted time; owners also draw if the machine lacks memory for the
-    pattern of the whole graph on each of its ranks. The reason is "" if only one way is possible,
-    or if there is only one rank.
-
-    Parameters:
-        choice: Value of the user's option `draw`: "auto", "everywhere" or "owners".
+    `choice` is "auto", "everywhere" or "owners". "auto" takes the shorter predicted time, or owners
+    if the machine lacks memory for the whole graph's pattern on each rank.
     """
     if sampler.owners_draw:
         return True, ""
@@ -372,11 +366,8 @@ def owners_are_quicker(
 ) -> tuple[bool, str]:
     """Return whether owners draw a mini-batch more quickly than every rank draws it whole.
 
-    Also return a phrase with the predicted times; "" if there is only one rank.
-
-    Parameters:
-        sampler: Sampler of a class in `BY_OWNERS`.
-        most: The largest number of messages that a rank receives, and of halo rows of a rank.
+    Also return a phrase with the times ("" for one rank). `most` has maxima over the ranks:
+    messages that a rank receives, and halo rows.
     """
     messages, bits = most
     per_row = num_nonzeros / max(num_vertices, 1)

@@ -20,8 +20,7 @@ class EdgeGraph(LocalGraph):
 
     Attributes:
         num_vertices (int): Number of vertices of the whole graph.
-        types (Types or None): Vertex types and relations; the graph then has the edges of all
-            relations (`plancc_runtime.typed.TypedGraph`).
+        types (Types or None): Vertex types and relations; the graph has the edges of all relations.
         dtype (torch.dtype): Type of the plan's values, and of every x.
     """
 
@@ -60,11 +59,8 @@ class EdgeGraph(LocalGraph):
     def local_edge_index(self, nonzeros: str = "edges") -> Tensor:
         """Return sources [0] and targets [1] of this rank's nonzeros in CSR order: int64[2, m].
 
-        Sources are columns, numbered [own rows | halo rows]; targets are own rows or, in an edge
-        plan, [own rows | folded rows].
-
-        Parameters:
-            nonzeros: Which nonzeros: "plan", "edges" or "closed" (`Block.with_nonzeros`).
+        Sources are numbered [own rows | halo rows], targets [own rows] or, in an edge plan, [own
+        rows | folded rows]. For `nonzeros`, see `Block.with_nonzeros`.
         """
         check_choice("nonzeros", nonzeros, NONZEROS)
         pattern = self.local_pattern(nonzeros)
@@ -74,8 +70,7 @@ class EdgeGraph(LocalGraph):
     def edge_index(self) -> Tensor:
         """Sources and targets of the edges, numbered as in `local_edge_index`: int64[2, edges].
 
-        Sorted by target row, then by the source's vertex, so the order does not depend on the
-        ranks. Collective on first use.
+        Sorted by target row, then by the source's vertex. Collective on first use.
         """
         if self._edge_index is None:
             column, row = self.local_edge_index()

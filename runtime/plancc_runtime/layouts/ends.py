@@ -1,8 +1,7 @@
 """Pairs of vertices: the rank that owns the source of a pair receives the row of the target.
 
-If the plan has the pairs, as in link prediction, it also has the exchange. For other pairs, ranks
-make the exchange with a *directory* of the rank and local row of every vertex; rank k stores the
-k-th range of vertices.
+For pairs that are not in the plan, ranks make the exchange with a *directory* of the owner and
+local row of every vertex; rank k stores the k-th range of vertices.
 """
 
 from __future__ import annotations
@@ -29,10 +28,6 @@ class Ends:
         source (int64[m]): Local row of the source of every pair.
         target (int64[m]): Local row of the target; received rows are numbered from `num_rows` on.
         exchange: Exchange by which this rank receives the targets that other ranks own.
-        num_rows: Number of own rows.
-
-    Attributes:
-        num_received: Number of rows that this rank receives.
     """
 
     def __init__(
@@ -65,11 +60,7 @@ class Ends:
 class Directory:
     """Directory of the rank and local row of every vertex; each rank stores a range of vertices.
 
-    The constructor is collective.
-
-    Parameters:
-        vertices (int[num_rows]): Vertex of every own row.
-        num_vertices: Number of vertices on all ranks.
+    The constructor is collective. `vertices` has the vertex of every own row.
     """
 
     def __init__(
@@ -105,11 +96,7 @@ class Directory:
         return found[:, 0], found[:, 1]
 
     def words(self, vertices: Int64Array) -> int:
-        """Return the words that `places` sends: 3 per vertex that another rank stores.
-
-        Parameters:
-            vertices (int64[m]): Distinct vertices.
-        """
+        """Return the words that `places` sends: 3 per vertex that another rank stores."""
         away = np.count_nonzero(vertices // self._range != self._transport.rank)
         return 3 * int(away)
 
@@ -118,10 +105,7 @@ class Directory:
     ) -> Ends:
         """Return pairs of vertices, with the exchange that receives their targets. Collective.
 
-        Parameters:
-            source (int64[m]): Local row of the source of every pair.
-            target (int64[m]): Vertex of the target of every pair, on any rank.
-            num_rows: Number of own rows.
+        `source` has local rows, `target` vertices that any rank may own: int64[m] each.
         """
         vertices, number = np.unique(target, return_inverse=True)
         column, exchange = columns_of_rows(*self.places(vertices), num_rows, self._transport)
@@ -133,11 +117,8 @@ def columns_of_rows(
 ) -> tuple[Int64Array, Exchange]:
     """Return the column of each row, int64[m], and the exchange of other ranks' rows. Collective.
 
-    Own rows keep their numbers; rows of other ranks are numbered from `num_rows` on.
-
-    Parameters:
-        rank, row (int64[m]): Owner of each row, and its number there; rows may repeat.
-        num_rows: Number of own rows.
+    `rank` and `row` are each row's owner and number there; rows may repeat. Own rows keep their
+    numbers; others are numbered from `num_rows` on.
     """
     away = np.flatnonzero(rank != transport.rank)
     keys, number = np.unique(rank[away] << 32 | row[away], return_inverse=True)

@@ -1,6 +1,6 @@
 """Runs the program of a sparse product (`plancc.plan.products`) on one rank.
 
-Rules for the order of messages and local products; a program that needs another order raises
+These rules fix the order of messages and local products; a program that needs another order raises
 InputError:
 
 - A gather's messages start first. The first product that reads the gathered rows reads them piece
@@ -8,12 +8,11 @@ InputError:
 - A scatter sends rows piece by piece, as the last product computes them. Received rows are added at
   the end.
 - All other products are computed while the messages are in flight.
-- A matrix may be broadcast piece by piece, or summed piece by piece at the owners. One piece is in
-  use while the next is in flight.
+- A broadcast matrix, or a matrix summed at the owners, may move piece by piece: one piece is in use
+  while the next is in flight.
 - A step that shares rows in a group of ranks, such as an all-reduce, waits for all earlier steps.
 
-Terms are summed in the order of steps and peers, not of arrival, so the same inputs on the same
-number of ranks give the same bits.
+Terms are summed in the order of steps and peers, so results have the same bits in every run.
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ class Action:
     """One action of a rank.
 
     Attributes:
-        what: "start" or "finish" messages of a gather ("start": also of broadcasts), "multiply",
-            "send" the rows of a scatter, "add" the received rows, or "share" rows in a group.
+        what: "start" or "finish" messages, "multiply", "send" or "add" rows of a scatter, or
+            "share".
         step: The step of the program to which the action belongs.
         comes: Step that moves rows which a product reads as they arrive; None: all are there.
         leaves: Step that sends a product's rows as they are computed; None: no rows are sent.
@@ -75,10 +74,7 @@ def actions_of(
 ) -> Iterator[Action]:
     """Yield a rank's actions for a program, in the order that the module's rules give.
 
-    Parameters:
-        overlap: Whether messages are in flight during products; else each ends before the next
-            step.
-        idle: Names of steps to leave out; steps with no effect (`Step.moves`) always are.
+    Without `overlap`, each message ends before the next step. Steps in `idle` are left out.
     """
     for here, steps in groupby(program, _is_piecewise):
         alike = [step for step in steps if step.moves and step.name not in idle]
@@ -184,8 +180,8 @@ class SharedRows(NamedTuple):
     Attributes:
         rows: For every member of the group, its number of rows.
         place: Range of this rank's rows among the rows of all members.
-        root: Index, in the group, of the rank from which the other members copy the rows.
-        idle: Whether the step is left out because its source and its target are the same tensor.
+        root: Index in the group of the rank whose rows the others copy.
+        idle: Whether the step is left out because source and target are the same tensor.
     """
 
     group: Group
@@ -201,9 +197,8 @@ class Executor:
     InputError if the program breaks the module's rules; the adjoint is checked when it first runs.
 
     Parameters:
-        blocks: Pieces of the local matrices, by the step's name and whether they are transposed.
-        movers: Exchanges, by the name of the step.
-        shared: Rows that the ranks of a group share, by the name of the step.
+        blocks: Pieces of the matrices, by the step's name and whether they are transposed.
+        movers, shared: Exchanges, and rows that a group shares, by the step's name.
     """
 
     def __init__(
@@ -238,12 +233,9 @@ class Executor:
     def run(self, given: Mapping[str, Tensor], back: bool = False) -> None:
         """Run the steps of the program or, if `back`, of its adjoint. Collective.
 
-        If `given` has the halo rows and the folded rows, no rows are sent; then not collective.
-
-        Parameters:
-            given (mapping of str to Tensor[rows, width]): Tensor of every *space*
-                (`plancc.plan.products`), such as "x"; targets are overwritten. Halo rows and folded
-                rows may be missing; spaces that are broadcast or summed piece by piece must be.
+        `given` has the tensor of every *space* (`plancc.plan.products`), such as "x"; targets are
+        overwritten. Spaces that move piece by piece must be missing. If `given` has halo rows and
+        folded rows, nothing is sent, and the call is not collective.
         """
         filled = set(self._filled.values())
         is_local = bool(filled) and filled <= given.keys()

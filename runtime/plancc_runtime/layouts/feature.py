@@ -1,7 +1,7 @@
 """Feature-parallel products: mixture of parallelism (Wan et al. 2025, Section 3.1.2, Algorithm 2).
 
-The ranks of a group share one part. Between products, a rank has whole rows: some of the part's
-rows. During a product, it has a *slice*: some columns of all rows of the part.
+The ranks of a group share one part. Between products, a rank has some of the part's rows; during a
+product, it has a *slice*: some columns of all rows of the part.
 
       own rows              slice of all rows         slice of A H            own rows
     +-----------+            +----+                    +----+                +-----------+
@@ -14,13 +14,12 @@ rows. During a product, it has a *slice*: some columns of all rows of the part.
               all-to-all                                        all-to-all
 
 The adjoint is the same with A^T. Every number travels at most twice, on any number of ranks.
+Several groups (Section 5.2.1) have one part each; ranks with the same number in their groups
+exchange halo rows of their slices.
 
-With several groups (Wan et al. 2025, Section 5.2.1), each group has one part of the matrix. Ranks
-with the same number in their groups exchange halo rows of their slices, as in the row plan.
-
-With a pipeline (`layouts.pipeline`), rows are processed in batches. A batch's product starts when
-all input batches that it reads have arrived; meanwhile the previous batch's product is sent to the
-owners of its rows, which update them (the dense layer):
+With a pipeline (`layouts.pipeline`), a batch of rows is multiplied when the input batches that it
+reads have arrived, while the previous batch's product goes to its owners, which update their rows
+(the dense layer):
 
     batch       0         1         2
     in        #####     #####     #####
@@ -69,11 +68,8 @@ class FeatureGraph(LayerGraph):
         part: Part of a feature plan, from `layouts.order.order_rows` with the same pipeline.
         resources: `wire` is the dtype in which halo rows are sent between groups.
         pipeline: Value of the option `pipeline`, as in `layouts.pipeline.pipelining`.
-        aggregate_on: "device" or "cpu". With "cpu", the CPU multiplies columns in host memory while
-            the device updates rows (MixGCN-CPU; Wan et al. 2025, Section 4.1).
-
-    Attributes:
-        pipelining (Pipelining or None): Size, bandwidth and batches; None without a pipeline.
+        aggregate_on: "device", or "cpu": the CPU multiplies while the device updates rows
+            (MixGCN-CPU; Wan et al. 2025, Section 4.1).
     """
 
     def __init__(
@@ -173,9 +169,8 @@ class FeatureGraph(LayerGraph):
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
         """Return the transfers of a step, as in `LayerGraph`.
 
-        If the c ranks of a group have equal shares of n rows, the group sends 2 n width (c - 1) / c
-        words (Wan et al. 2025, Proposition 3.4). With several groups, ranks also send their columns
-        of halo rows.
+        If c ranks share n rows equally, their group sends 2 n width (c - 1) / c words (Wan et al.
+        2025, Proposition 3.4), besides halo rows between groups.
         """
         assert isinstance(step, Aggregate)
         batches, ranks = self._batches, np.array([self._slicing.members.ranks])
@@ -206,12 +201,12 @@ class FeatureGraph(LayerGraph):
     ) -> None:
         """Compute out = A source or, if `back`, A^T source, batch by batch, without autograd.
 
-        Collective. `before` and `after` get the range of a batch's rows.
+        Collective. Input and output are contiguous: Tensor[num_inputs, width].
 
         Parameters:
-            source, out (Tensor[num_inputs, width]): Input and output; contiguous.
-            before: Called before each batch is sent; fills the batch's rows of `source`.
-            after: Called when the rows of a batch are in `out`.
+            before: Called with the range of a batch's rows before sending; fills these rows of
+                `source`.
+            after: Called with the range of a batch's rows when they are in `out`.
             meanwhile: Called once, while the first messages are in flight.
         """
         needs = self._needs(coefficients, back)
@@ -245,10 +240,8 @@ class FeatureGraph(LayerGraph):
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
         """Return one batch of rows of A x or, if `back`, A^T x: Tensor[rows of the batch, columns].
 
-        Collective among the ranks that have the same position in their groups.
-
-        Parameters:
-            x (Tensor[rows of the part, columns]): The columns that this rank multiplies.
+        x has this rank's columns of all rows of the part. Collective among the ranks that have the
+        same position in their groups.
         """
         if self._batches.stages == 1:
             return self._slices.multiplied(x, coefficients, back)
@@ -296,7 +289,7 @@ def empty_like(x: Tensor) -> Tensor:
 class _ProductLinear(torch.autograd.Function):
     """The product (A x) W and its gradients, for a graph with a pipeline.
 
-    Backward, each batch of rows of g W^T (g: gradient of the result) is sent once it is computed.
+    For the result's gradient g, each batch of rows of g W^T is sent once it is computed.
     """
 
     @staticmethod
@@ -342,8 +335,7 @@ class _ProductLinear(torch.autograd.Function):
 class _LinearProduct(torch.autograd.Function):
     """The product A (x W) and its gradients, for a graph with a pipeline.
 
-    Backward, each batch of rows of A^T g (g: gradient of the result) is multiplied by W^T once it
-    arrives.
+    For the result's gradient g, batches of rows of A^T g are multiplied by W^T as they arrive.
     """
 
     @staticmethod

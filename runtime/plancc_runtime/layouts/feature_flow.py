@@ -1,9 +1,7 @@
-"""The messages of a feature-parallel product.
+"""The messages of a feature-parallel product, one all-to-all per batch of rows and direction.
 
-Before the product, every rank sends to every other rank of the group the columns of its own rows
-that the other rank multiplies; afterwards, results are sent back. Each batch of rows has one
-all-to-all per direction. Rows are received directly into the product's input, so no rank unpacks
-them.
+Before the product, ranks of a group send each other the columns of their rows that the other rank
+multiplies; afterwards, results are sent back. Rows are received directly into the product's input.
 """
 
 from __future__ import annotations
@@ -31,10 +29,8 @@ class Slicing:
     """Shares of rows and columns that the ranks of a group have, and the devices that hold them.
 
     Attributes:
-        grid: Process grid of the plan.
         batches: Batches of the rows of the group.
         members: The ranks of the group, in the order of their process columns.
-        resources: Resources of the rank. Own rows are on `resources.device`.
         crosses: Whether own rows are on a GPU, but the rank's columns of all rows in host memory.
     """
 
@@ -80,12 +76,11 @@ class Flow:
 
     Parameters:
         source, out (Tensor[own rows, width]): Input and output of the product; contiguous.
-        before: Called with the range of a batch's rows before the batch is sent; fills these rows
-            of `source`.
+        before: Called with the range of a batch's rows before sending; fills these rows of
+            `source`.
 
     Attributes:
-        held (Tensor[rows of the group, own columns]): This rank's columns of the input; rows are
-            valid after `receive_input`.
+        held (Tensor[rows of the group, own columns]): Input columns, valid after `receive_input`.
     """
 
     def __init__(
@@ -128,11 +123,7 @@ class Flow:
                 self._inputs.popleft().pending.wait()
 
     def send_output(self, stage: int, found: Tensor) -> None:
-        """Start to send a batch of rows of the product to the owners of these rows.
-
-        Parameters:
-            found (Tensor[rows of the batch, own columns]): The batch of the product.
-        """
+        """Start to send a batch of the product, `found`, to the owners of its rows."""
         slicing = self._slicing
         rows = self._shares(stage, found, slicing.batches.bounds(stage)[0])
         own = rows[slicing.column]
@@ -163,7 +154,7 @@ class Flow:
     def _pack(self, stage: int) -> tuple[list[Tensor], Any]:
         """Return this rank's input rows of a batch, cut by columns into one piece per rank.
 
-        The pieces are complete only when the CUDA event is done that is also returned (or None).
+        Also return a CUDA event, after which the pieces are complete, or None.
         """
         slicing, at = self._slicing, self._local[stage]
         if self._before is not None:
@@ -206,8 +197,7 @@ class Flow:
     def _shares(self, stage: int, rows: Tensor, first: int) -> list[Tensor]:
         """Return, for every rank of the group, a view of the rank's rows in one batch of `rows`.
 
-        Parameters:
-            rows: Rows of the part from row `first` on.
+        `rows` are the rows of the part from row `first` on.
         """
         batches = self._slicing.batches
         shares = (batches.share(stage, k) for k in range(batches.columns))

@@ -4,8 +4,7 @@ A process row has some rows of A, cut into pieces by columns (`Grid.pieces`), ea
 rank has the rows of H that belong to its part, or only some of their columns. A 1D grid has one
 process column, and sends no piece of A. A 2D grid is a Split-3D grid with one grid layer.
 
-The forward product H -> A H has these steps at every rank (i, j) of a grid layer; the backward
-product G -> A^T G has the same steps in reverse order:
+H -> A H has these steps at rank (i, j) of a grid layer; G -> A^T G has them in reverse order:
 
     for every piece q:   A_iq is broadcast in the process row, if the row has several ranks
                          H_qj is broadcast in the process column
@@ -20,10 +19,9 @@ process column. Rank (i, j) multiplies by the columns of A that belong to chunk 
     between copies:                T_i is the sum in the process row (all-reduce); backward, rank
                                    (i, chunk of i) broadcasts its sum in the process row
 
-If only needed rows are sent, messages of the row plan replace the broadcasts and reductions in the
+If only needed rows are sent, messages of the row plan replace broadcasts and reductions in the
 process column. The c copies of a part compute the same loss divided by c, so each copy of a row has
-1 / c of its gradient, also after the adjoint product. The gradient of a weight is the sum over all
-ranks.
+1 / c of its gradient. The gradient of a weight is the sum over all ranks.
 """
 
 from __future__ import annotations
@@ -67,12 +65,7 @@ class GridGraph(ProgramGraph):
     In "1.5d", `Grid.copies` ranks have the same rows, and each computes 1 / `copies` of their
     gradients.
 
-    Parameters:
-        part: Part of a grid plan, with a `GridShare`.
-        resources: Its transport has as many ranks as the grid.
-
     Attributes:
-        grid (Grid): Process grid of the plan.
         row (Group): Ranks of this rank's process row.
         column (Group): Ranks of this rank's process column in its layer of the grid.
         fiber (Group): Ranks with this rank's process row and column, one in every grid layer.
@@ -177,8 +170,8 @@ class GridGraph(ProgramGraph):
     ) -> Tensor:
         """Return x weight + bias, as in `LayerGraph`. Collective.
 
-        Ranks of a process row broadcast their columns of x to each other and, backward, of the
-        result's gradient (Tripathy et al. 2020, Algorithm 3, second phase).
+        A process row broadcasts the columns of x and, backward, of the result's gradient (Tripathy
+        et al. 2020, Algorithm 3, second phase).
         """
         if not self.grid.splits_columns:
             return super().linear(x, weight, bias, rectified, onto)
@@ -192,11 +185,7 @@ class GridGraph(ProgramGraph):
         return self.slice_of(width).start
 
     def slice_of(self, width: int, column: int | None = None) -> slice:
-        """Return the range of a matrix's columns that a process column (None: this rank's) holds.
-
-        Parameters:
-            width: Number of columns of the matrix.
-        """
+        """Return the range of `width` columns that a process column (None: this rank's) holds."""
         if not self.grid.splits_columns:
             return slice(0, width)
         column = self.position.column if column is None else column
@@ -216,10 +205,6 @@ class GridGraph(ProgramGraph):
         """Yield, for each rank of the process row, the range and values of its columns. Collective.
 
         The values, Tensor[rows, columns], are valid until the next pair is yielded.
-
-        Parameters:
-            x: The columns that this rank holds.
-            width: Number of columns of all ranks together.
         """
         columns = [self.slice_of(width, j) for j in range(self.row.size)]
         widths = [at.stop - at.start for at in columns]

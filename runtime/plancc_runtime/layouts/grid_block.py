@@ -1,12 +1,12 @@
 """The nonzeros of a rank of a process grid, as a `Block`.
 
-The rows are all rows of the rank's process row (in a "3d" grid, of several parts). The columns are
-those of the rank's *pieces* (`Grid.pieces`), one piece after the other. Each column stands for a
-row of H, which counts as a halo row even if this rank owns it; message k has the rows of piece k.
+The columns are the columns of the rank's *pieces* (`Grid.pieces`), one piece after the other. Each
+stands for a row of H, which counts as a halo row even if this rank owns it; message k has the rows
+of piece k.
 
              piece 0   piece 1
            +---------+---------+
-    rows   |         |         |
+    rows   |         |         |   all rows of the process row
            +---------+---------+
 """
 
@@ -39,7 +39,7 @@ def held_pieces(share: GridShare) -> list[Piece]:
 
 
 def block_of_share(share: GridShare, self_loops: bool) -> Block:
-    """Return the block of a rank of a grid that broadcasts whole pieces of H; its rows are outputs.
+    """Return the block of a rank of a grid that broadcasts whole pieces of H.
 
     `outputs` has the column of every row's diagonal, or -1 if another rank has that column.
     """
@@ -61,9 +61,8 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
 def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
     """Return the block of a rank of a "1.5d" grid that receives only the rows that it needs.
 
-    Its columns belong to the *chunk* (`Grid.chunk`) of the rank's process column: halo rows from
-    the other ranks and, if the rank's own part is in the chunk, own columns; else it has no inputs.
-    In the messages, peer number k is the rank of the process column that has part k.
+    Its columns belong to the chunk (`Grid.chunk`) of the process column; if the own part is in
+    another chunk, the block has no inputs. Peer number k in messages is the rank that has part k.
     """
     grid, part = share.grid, share.block
     assert part is not None

@@ -1,8 +1,6 @@
 """Pieces of A and of H in a process grid: own pieces, and pieces that are broadcast.
 
-A piece of A is broadcast as CSR arrays: values and columns (one word each per nonzero), and row
-pointers (one word per row, and one more). For the adjoint product, the receiver transposes the
-piece.
+A piece of A travels as CSR arrays, one word per entry; receivers transpose the piece if needed.
 """
 
 from __future__ import annotations
@@ -34,8 +32,7 @@ T = TypeVar("T")
 def buffered(count: int, start: Callable[[int], Callable[[], T]], overlap: bool) -> Iterator[T]:
     """Yield ``start(k)()`` for every k from 0 to `count` - 1.
 
-    ``start(k + 1)`` is called before (`overlap`) or after the caller uses result k, so two sets of
-    buffers suffice: for even and for odd k.
+    ``start(k + 1)`` runs before (`overlap`) or after the use of result k: two buffers suffice.
     """
     arriving = start(0) if count else None
     for k in range(count):
@@ -77,8 +74,7 @@ class OwnPieces:
     """The pieces whose columns this rank has.
 
     Parameters:
-        transposed (csr_matrix[columns, rows]): Transposed block of the rank
-            (`layouts.matrices.halo_part`).
+        transposed (csr_matrix[columns, rows]): The rank's block, from `layouts.matrices.halo_part`.
         ptr (int64[pieces + 1]): Piece k has the columns ``ptr[k]:ptr[k + 1]``.
         travel: Whether the pieces are broadcast to other ranks.
 
@@ -125,12 +121,7 @@ def _has_empty_rows(transposed: csr_matrix) -> bool:
 class RowPieces:
     """The pieces of A in a process row; each piece is on the rank that has the piece's columns.
 
-    The constructor is collective.
-
-    Parameters:
-        own: Pieces of this rank.
-        pieces: Pieces of the process row in this layer of the grid.
-        num_rows: Number of rows of A in the process row.
+    The constructor is collective. `num_rows` counts the rows of A in the process row.
     """
 
     def __init__(
@@ -198,13 +189,7 @@ class RowPieces:
 
 @dataclass(frozen=True)
 class _Travelling:
-    """A piece of A that is broadcast before it is multiplied.
-
-    Attributes:
-        of: The pieces of the process row.
-        number: Index of the piece.
-        transposed: Whether the product needs the transpose of the piece.
-    """
+    """A piece of A that is broadcast before it, or its transpose, is multiplied."""
 
     of: RowPieces
     number: int
@@ -219,8 +204,7 @@ class RoundBuffers:
     """Buffers of one product for the pieces of H that are sent.
 
     Attributes:
-        ring (tuple of two Tensor[rows of the largest piece, width]): For pieces of other ranks, of
-            even and of odd index.
+        ring: Two buffers for pieces of other ranks, of even and of odd index.
         rows (Tensor[rows of the part, width] or None): Own rows in a forward product, else None.
     """
 
@@ -231,13 +215,8 @@ class RoundBuffers:
 class Rounds(RowMover[RoundBuffers]):
     """Moves pieces of H in a process column, one after another.
 
-    In a forward round, the owner of a piece broadcasts it. In a backward round, partial sums of a
-    piece are added at its owner.
-
-    Parameters:
-        pieces: Pieces of the process row in this layer of the grid.
-        first_row: Place of this rank's first row in plan order.
-        column: Ranks of the process column.
+    In a forward round, the owner of a piece broadcasts it; in a backward round, partial sums of a
+    piece are added at its owner. `first_row` is the place of this rank's first row in plan order.
     """
 
     idle = False

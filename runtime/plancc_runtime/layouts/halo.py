@@ -1,8 +1,7 @@
 """The halo exchange of a block: owners send rows, and gradients come back to be added.
 
-Consecutive small messages form *groups*, for each of which one call of torch packs, multiplies or
-adds all rows. A call takes 10 to 50 microseconds: with 500 peers and a few rows per message, one
-call per message would take a thousand times as long as the arithmetic.
+One call of torch handles a *group* of small consecutive messages: at 10 to 50 microseconds, a call
+per message would take a thousand times as long as the arithmetic.
 """
 
 from __future__ import annotations
@@ -85,11 +84,9 @@ class MessageBuffers(Buffers):
     """Message buffers of the direct exchange (`Halo`).
 
     Attributes:
-        outer (Tensor[rows in the send sets, width]): Own rows that `Halo.expand` sends and `reduce`
-            receives.
-        outer_packed, halo_packed: `outer` and `halo` in the type in which rows are sent; the same
-            tensors if rows are not rounded.
-        expand, reduce: Channels that send the packed rows in a forward, and in a backward round.
+        outer (Tensor[sent rows, width]): Own rows that `Halo.expand` sends and `reduce` receives.
+        outer_packed, halo_packed: `outer` and `halo`, or copies in the type in which rows are sent.
+        expand, reduce: Channels of the packed rows in a forward, and in a backward round.
     """
 
     outer: Tensor
@@ -106,8 +103,8 @@ M = TypeVar("M")
 class RowMover(ABC, Generic[M]):
     """Moves rows to a product that reads the rows piece by piece.
 
-    A *forward round* moves all rows from their owners to the product; a *backward round* moves all
-    rows of the adjoint product back to the owners.
+    A *forward round* moves all rows from owners to the product; a *backward round* moves rows of
+    the adjoint product back.
 
     Attributes:
         idle: Whether this rank neither sends nor receives.
@@ -141,9 +138,6 @@ class RowMover(ABC, Generic[M]):
         """Yield the pieces of a block in a backward round, each with memory for the piece's rows.
 
         Collective. The caller's rows are sent when the caller asks for the next piece.
-
-        Parameters:
-            out: Memory for the own rows.
         """
 
     @abstractmethod
@@ -159,8 +153,7 @@ class HaloExchange(RowMover[B]):
 
     Attributes:
         num_inputs, num_halo: Number of own rows, and number of halo rows.
-        steps: This rank's traffic in every step of a forward round: three steps of a node-aware
-            exchange, or one of a direct exchange.
+        steps: This rank's traffic in the step or steps of a forward round.
     """
 
     steps: tuple[StepTraffic, ...]
@@ -211,11 +204,7 @@ class HaloExchange(RowMover[B]):
 
 
 class Halo(HaloExchange[MessageBuffers]):
-    """The direct exchange: the owner of a row sends the row to each rank that needs the row.
-
-    Parameters:
-        exchange: Send and receive sets of this rank.
-    """
+    """The direct exchange: the owner of a row sends the row to each rank that needs the row."""
 
     def __init__(self, exchange: Exchange, num_inputs: int, resources: Resources) -> None:
         send, receive = exchange.send, exchange.receive
@@ -238,8 +227,7 @@ class Halo(HaloExchange[MessageBuffers]):
     def buffers(self, width: int, halo: Tensor | None = None) -> MessageBuffers:
         """Return new message buffers, which all products of `width` columns can use.
 
-        Parameters:
-            halo: Tensor that the buffers use for halo rows; None: a new tensor.
+        `halo` is used for halo rows; None: a new tensor.
         """
         num_outer = self._send[-1][1].stop if self._send else 0
         dtype, device = self.resources.dtype, self.resources.device
@@ -360,9 +348,8 @@ def groups(ptr: np.ndarray, work: np.ndarray, least: int) -> Iterator[tuple[rang
 def complete(arrivals: Iterator[int], parts: Sequence[G], clock: Clock) -> Iterator[G]:
     """Yield the groups `parts` of messages in their order, each when all its messages have arrived.
 
-    Parameters:
-        arrivals: Indices of the messages, counted over all groups, in the order of arrival.
-        clock: Clock that counts the time of waiting under the name "wait".
+    `arrivals` are the messages' indices, counted over all groups. `clock` counts the waiting time
+    as "wait".
     """
     group_of = [g for g, group in enumerate(parts) for _ in group.messages]
     missing = [len(group.messages) for group in parts]

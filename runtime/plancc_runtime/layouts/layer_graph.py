@@ -1,7 +1,7 @@
 """The interface of the graph that layers use, in every layout.
 
-In most layouts a rank holds whole rows of a layer's input and output. In 2D and 3D process grids, a
-rank holds only the columns ``first_column : first_column + m`` of its rows.
+A rank holds whole rows or, in 2D and 3D process grids, the columns ``first_column : first_column +
+m`` of its rows.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ class LayerGraph(ABC):
     """The interface of the graph for convolutions. Methods that move rows are collective.
 
     Attributes:
-        copies: Number of ranks that compute the loss of the same row; sums over all ranks are
-            divided by `copies`.
+        copies: Number of ranks that compute the loss of the same row; divisor of sums over ranks.
         cycle: Number of epochs after which the messages of a product repeat.
         transport: Transport of all ranks, for sums over all rows.
     """
@@ -66,7 +65,7 @@ class LayerGraph(ABC):
     def transposed_product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
         """Return A^T x, divided among the ranks in the same way as a layer's input. Collective.
 
-        x has a row for every output row, divided in the same way as a layer's output.
+        x is divided in the same way as a layer's output.
         """
         return _Product.apply(x, self, coefficients, True)
 
@@ -121,11 +120,9 @@ class LayerGraph(ABC):
     ) -> Tensor:
         """Return x weight + bias, divided among the ranks in the same way as x. Collective.
 
-        Parameters:
-            weight, bias: The whole weight and bias, even if ranks hold only some columns of x.
-            rectified: Whether max(result, 0) is returned instead.
-            onto: Tensor to which x weight is added in place; no earlier operation may have saved
-                this tensor for its backward pass.
+        If `rectified`, return max(result, 0). Weight and bias are whole, even if ranks hold only
+        some columns of x. x weight is added to `onto` in place; no earlier operation may have saved
+        `onto` for its backward pass.
         """
         return linear(x, weight, bias, rectified, onto)
 
@@ -185,8 +182,8 @@ class LayerGraph(ABC):
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
         """Return the transfers of every entry of ``program(step)``, by the name of the entry.
 
-        They cover `cycle` epochs in the forward direction, with ranks as in `transport`; messages
-        of other ranks may be missing. `step.columns` counts the columns of all ranks.
+        The transfers cover `cycle` epochs forward, with ranks as in `transport`; messages of other
+        ranks may be missing. `step.columns` counts the columns of all ranks.
         """
 
     def counts(self, step: LayerStep) -> Counts:

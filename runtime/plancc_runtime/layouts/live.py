@@ -7,8 +7,7 @@ layer on any rank. Dead rows are neither computed nor sent:
     inputs of layer k  = outputs of layer k, and the columns of their nonzeros
     outputs of layer k = inputs of layer k + 1
 
-From the last layer to the first, every rank marks the halo rows that its outputs need, with one
-byte per halo row to the owners. Then both ends drop the same rows from the message.
+From the last layer to the first, ranks send one byte per halo row: whether it is needed.
 """
 
 from __future__ import annotations
@@ -30,18 +29,14 @@ from plancc_runtime.transport.row_numbers import send_numbers
 def live_blocks(
     block: Block, wanted: Int64Array, layers: int, transport: Transport
 ) -> tuple[list[Block], list[Int64Array]]:
-    """Return a block without dead rows for every layer. Collective.
+    """Return a block without dead rows for every layer, and rows of every layer. Collective.
+
+    The rows are local, ascending: inputs of the first layer, then outputs of every layer. A layer
+    that drops nothing has the object `block` itself, unless boundary edges are sampled.
 
     Parameters:
         block: The block of all rows; from `boundary.ready_to_draw` if the boundary is sampled.
-            Random draws use its numbers of rows and nonzeros.
         wanted (int64[m]): Local rows whose outputs of the last layer are needed, ascending.
-
-    Returns:
-        blocks (list of Block): One per layer. If nothing is dropped here, and boundary edges are
-            not sampled, this is the object `block`.
-        rows (list of int64[...]): Local rows, ascending: the first layer's inputs, then each
-            layer's outputs.
     """
     blocks: list[Block] = []
     rows = [wanted]
@@ -80,9 +75,7 @@ def _live_block(
 ) -> tuple[Block, Int64Array]:
     """Return a layer's block without dead rows, and its inputs' local numbers. Collective.
 
-    Parameters:
-        block: The block of all rows.
-        outputs: Local numbers of the output rows that the layer must compute.
+    `block` has all rows; `outputs` are the local rows that the layer must compute.
     """
     n = block.num_inputs
     live = _marked(block, outputs)
@@ -126,10 +119,7 @@ def _live_block(
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:
     """Return only the nonzeros in `uses` that are in a live halo column and in an output row.
 
-    Parameters:
-        uses: The nonzeros in all halo columns of `block`.
-        outputs: The output rows, as local rows.
-        live (bool[halo rows]): Whether each halo row is live, as the module defines it.
+    `live` says whether each halo row is live: bool[halo rows].
     """
     left = np.zeros(block.num_local_rows, np.bool_)
     left[outputs] = True

@@ -1,7 +1,6 @@
 """One rank's share of the graph of a row or edge plan: differentiable products and halo exchanges.
 
-Methods that move rows, and their backward passes, are collective: all ranks must call them in the
-same order.
+All ranks must call methods that move rows, and their backward passes, in the same order.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ MOVING: dict[type[LayerStep], tuple[str, ...]] = {
 class LocalGraph(ProgramGraph):
     """The graph of a layer in a row plan or an edge plan.
 
-    Parameters:
-        block: This rank's block; in an edge plan, from `whole_counts.with_whole_rows`.
+    The block of an edge plan must come from `whole_counts.with_whole_rows`.
     """
 
     def __init__(self, block: Block, resources: Resources) -> None:
@@ -75,10 +73,7 @@ class LocalGraph(ProgramGraph):
         self._column_vertices: Tensor | None = None
 
     def sampled(self, sample: Sample) -> LocalGraph:
-        """Return a copy of this graph that has only what a sample keeps. Not collective.
-
-        If samples keep all nonzeros in own columns, these are laid out once for all samples.
-        """
+        """Return a copy of this graph that has only what a sample keeps. Not collective."""
         graph = copy(self)
         graph._whole, graph._sample = self, sample
         graph._halo = Halo(sample.expand, sample.whole.num_inputs, self.resources)
@@ -90,9 +85,8 @@ class LocalGraph(ProgramGraph):
     def with_halo(self, halo: Tensor | None = None) -> GraphWithHalo:
         """Return a copy of this graph whose products need not receive halo rows.
 
-        Parameters:
-            halo: Halo rows of all products, whose x has own rows only; None: every x has own rows,
-                then halo rows.
+        `halo` has the halo rows of every input, which has own rows only; None: inputs have own
+        rows, then halo rows.
         """
         return GraphWithHalo(self, halo)
 
@@ -153,22 +147,19 @@ class LocalGraph(ProgramGraph):
         return x if self.transport.size == 1 else torch.cat([x, self.halo(x)])
 
     def returned(self, y: Tensor) -> Tensor:
-        """Send halo rows of y to their owners, and return the sums: Tensor[num_inputs, width].
+        """Return the own rows of y plus the copies of these rows on other ranks. Collective.
 
-        The owner adds these rows to its own row of y: the adjoint of `columns`. Collective.
-
-        Parameters:
-            y (Tensor[num_columns, width]): Own rows, then halo rows.
+        y has own rows, then halo rows, Tensor[num_columns, width]; this is the adjoint of
+        `columns`.
         """
         own, copies = y.split([self._halo.num_inputs, self._halo.num_halo])
         found: Tensor = _Returned.apply(own, copies, self._halo)
         return found
 
     def largest_returned(self, y: Tensor) -> Tensor:
-        """Send halo rows of y to their owners, and return maxima: Tensor[num_inputs, width].
+        """Return elementwise maxima of own rows of y and their copies on other ranks. Collective.
 
-        Like `returned`, but with elementwise maxima, without gradient, and never node-aware.
-        Collective.
+        Like `returned`, but without gradient, and never node-aware.
         """
         if self._returning is None:
             exchange = self.block.expand
@@ -195,12 +186,9 @@ class LocalGraph(ProgramGraph):
         return torch.cat([x, self._copied(x, self._copies)])
 
     def partial_rows(self, x: Tensor) -> Tensor:
-        """Send folded rows to their owners; return own rows, then received rows. Collective.
+        """Send folded rows of x to their owners; return own rows, then received rows. Collective.
 
         `fold_pattern` says to which own row each received row belongs.
-
-        Parameters:
-            x (Tensor[num_local_rows, ...]): Own rows, then folded rows.
         """
         if self._partials is None:
             return x
@@ -212,9 +200,6 @@ class LocalGraph(ProgramGraph):
 
         An own row has a nonzero in its own column if this rank has nonzeros in the row, and a
         nonzero for every rank that sends a folded row for it.
-
-        Parameters:
-            nonzeros: Name in `layouts.block.NONZEROS`.
         """
         from plancc_runtime.kernels.edges import Pattern
 
@@ -254,11 +239,7 @@ class LocalGraph(ProgramGraph):
         return self.local_pattern(nonzeros)
 
     def local_pattern(self, nonzeros: str) -> Pattern:
-        """Return the pattern of all local rows; in an edge plan, folded rows follow own rows.
-
-        Parameters:
-            nonzeros: Which nonzeros the pattern has: a name in `layouts.block.NONZEROS`.
-        """
+        """Return the pattern of all local rows; in an edge plan, folded rows follow own rows."""
         from plancc_runtime.kernels.edges import Pattern
 
         if nonzeros not in self._patterns:
@@ -280,9 +261,6 @@ class LocalGraph(ProgramGraph):
         """Return edge data in the order of ``local_pattern("edges")``: Tensor[edges, ...].
 
         None if the plan has no column `name` (`plancc.graph.columns`).
-
-        Parameters:
-            dtype: Type of the result; by default the type of the column.
         """
         return self._edge_tensor(self.block.with_nonzeros("edges").columns.get(name), dtype)
 
@@ -361,8 +339,7 @@ class GraphWithHalo(LocalGraph):
     """A graph for layers whose halo rows are already on the rank, so that no rows are sent.
 
     Parameters:
-        graph: Graph of a row plan, whose laid-out matrices are shared. The block of a sampled graph
-            must come from `boundary.ready_to_draw`.
+        graph: Graph of a row plan; a sampled block must come from `boundary.ready_to_draw`.
         halo (Tensor[num_halo, ...], optional): Halo rows of every input, which then has own rows
             only. None: every input has own rows, then halo rows.
     """
@@ -407,12 +384,9 @@ def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
 
 
 def halo_rows(x: Tensor, halo: HaloExchange[Any]) -> Tensor:
-    """Return the halo rows of x that the exchange receives: Tensor[num_halo, width]. Collective.
+    """Return the halo rows that the owners send, from own rows x: Tensor[num_halo, width].
 
-    In the backward pass, the owners add the gradients of these rows.
-
-    Parameters:
-        x (Tensor[num_inputs, width]): Own rows.
+    In the backward pass, the owners add the gradients of these rows. Collective.
     """
     found: Tensor = _HaloRows.apply(x, halo)
     return found
@@ -432,8 +406,7 @@ class _HaloRows(torch.autograd.Function):
 class _Returned(torch.autograd.Function):
     """Sends the halo rows `copies` to their owners, which add them to `own` (None means zeros).
 
-    For the gradient g of the result, the gradients of `own` and `copies` are g and
-    ``halo_rows(g)``.
+    Gradients of `own` and `copies` for the gradient g of the result: g and ``halo_rows(g)``.
     """
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Local matrices in the form in which kernels multiply by them ("laid out").
 
-Halo columns are laid out in pieces, one per group of messages, since every call of torch takes 10
-to 50 microseconds.
+Halo columns form one piece per group of messages, since a call of torch takes 10 to 50
+microseconds.
 """
 
 from __future__ import annotations
@@ -28,13 +28,10 @@ class BlockPiece(NamedTuple):
     """A piece of a block, laid out for a product in one direction.
 
     Attributes:
-        matrix: The nonzeros of the piece.
-        messages: Messages that bring the rows in `source` or, if transposed, send the rows in
-            `target`; empty if none.
+        messages: Messages that bring `source` rows or, if transposed, send `target` rows.
         source: Range of the rows that the piece reads, in the product's input.
         target: Range of the rows that the piece computes, in the product's output.
-        rows (Tensor int64[m] or None): Index within `target` of every row of `matrix`; None if
-            `matrix` stores all rows.
+        rows (Tensor int64[m] or None): Index in `target` of every stored row; None: all rows.
     """
 
     matrix: SparseMatrix
@@ -58,10 +55,8 @@ class BlockPiece(NamedTuple):
 class TransposedPiece:
     """The transpose of a whole block, laid out by the first product with it.
 
-    A product with features that need no gradient, for example, never lays it out.
-
-    Parameters:
-        laid_out: The arguments of `transposed`.
+    Products with features that need no gradient never lay it out. `laid_out`: arguments of
+    `transposed`.
     """
 
     messages, source, target = range(0), ALL, ALL
@@ -156,8 +151,7 @@ def blocks_of(block: Block, resources: Resources) -> Blocks:
 def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_matrix]:
     """Return the nonzeros of the local rows ``first:end`` in own columns and in halo columns.
 
-    csr_matrix[rows, own columns] and, transposed, csr_matrix[halo rows, rows]. Without halo
-    columns, no array of the block is copied.
+    csr_matrix[rows, own columns] and, transposed, csr_matrix[halo rows, rows].
     """
     row_ptr, (n, num_halo) = block.row_ptr[first : end + 1], (block.num_inputs, block.num_halo)
     if num_halo:
@@ -173,11 +167,8 @@ def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_
 def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any, num: int) -> Any:
     """Split CSR arrays into the columns before `first`, and the transpose of the other columns.
 
-    Each result is a tuple of the CSR arrays (values, columns, row pointers).
-
-    Parameters:
-        place: For every column from `first` on, its row in the transpose.
-        num: Number of rows of the transpose.
+    Each result is (values, columns, row pointers). `place` has the row in the transpose, which has
+    `num` rows, of every column from `first` on.
     """
     before = np.zeros(len(row_ptr), dtype=np.int64)
     ptr = np.zeros(num + 2, dtype=np.int64)
@@ -206,13 +197,9 @@ def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any
 
 
 def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Resources) -> Blocks:
-    """Return the nonzeros in halo columns, and their transposes, as one piece per group of
-    messages.
+    """Return pieces of the halo columns, and their transposes: one piece per group of messages.
 
-    Parameters:
-        name: Name of the pieces in the result.
-        part: `halo_part` of the block.
-        recv_ptr (int64[messages + 1]): Message k has the halo rows ``recv_ptr[k]:recv_ptr[k + 1]``.
+    `part` is `halo_part` of the block. Message k has the halo rows ``recv_ptr[k]:recv_ptr[k + 1]``.
     """
     nonzeros, messages = np.diff(part.indptr[recv_ptr]), range(len(recv_ptr) - 1)
     pairs = [
@@ -227,10 +214,8 @@ def halo_pieces(
 ) -> tuple[BlockPiece, BlockPiece]:
     """Return the piece of the halo columns `at` of some messages, and the transposed piece.
 
-    The first piece stores only the rows that have nonzeros.
-
-    Parameters:
-        transposed: The transpose of the piece, csr_matrix[halo rows of the piece, local rows].
+    The first piece stores only the rows that have nonzeros. `transposed` is csr_matrix[halo rows of
+    the piece, local rows].
     """
     num_halo, num_rows = transposed.shape
     rows = np.sort(transposed.indices)  # np.unique would hash, which is many times slower

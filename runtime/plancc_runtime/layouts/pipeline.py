@@ -31,8 +31,7 @@ class Pipelining:
     def of(cls, row_ptr: Int64Array, column: np.ndarray, stages: int | None = None) -> Pipelining:
         """Return the pipelining of a square CSR matrix.
 
-        Parameters:
-            stages: Number of batches of rows; None: computed from the bandwidth (`wanted_stages`).
+        By default, the number of batches follows from the bandwidth (`wanted_stages`).
         """
         n, b = len(row_ptr) - 1, bandwidth(row_ptr, column)
         return cls(n, b, max(1, min(n, stages or wanted_stages(n, b))))
@@ -46,10 +45,7 @@ class Pipelining:
 def pipelining(share: GridShare | None, choice: str) -> Pipelining | None:
     """Return the pipelining of a part of a feature plan; None if there is no pipeline.
 
-    Parameters:
-        share: The rank's share of the grid, with rows in the order of the batches; None if the plan
-            is no grid plan.
-        choice: "off", a number of batches of rows, or "auto" (from the matrix's bandwidth).
+    `choice` is "off", a number of batches of rows, or "auto" (from the matrix's bandwidth).
     """
     if share is None or choice == "off":
         return None

@@ -20,7 +20,6 @@ class Resources:
     """Resources and settings of a layout on one rank.
 
     Attributes:
-        transport: Transport of the ranks that use the layout.
         dtype (torch.dtype): Type of dense rows, and of the matrix.
         clock: Clock that counts times under the names "mask", "spmm", "pack" and "wait".
         overlap: Whether messages are in flight during products. Results are the same.

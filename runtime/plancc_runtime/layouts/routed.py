@@ -1,13 +1,13 @@
 """The node-aware halo exchange: a row is sent to each node once, and then to the ranks of the node.
 
-Each of three *hops* is a direct exchange (`Halo`) that writes to the *stage*: a buffer with the
-rows that this rank receives in a hop, or sends in a later hop (`plancc.plan.routed`).
+Each of three *hops* is a direct exchange (`Halo`) that writes to the *stage*: a buffer of rows that
+this rank receives in a hop, or sends in a later hop (`plancc.plan.routed`).
 
     forward     own rows --collect--> stage --cross--> stage --spread--> stage, with all halo rows
     backward    halo rows --> stage; then spread, cross and collect run in reverse and add rows
 
-Products with own columns are computed during the hop "cross". Every run on the same number of ranks
-gives the same bits, but the direct exchange adds gradients in another order.
+Runs on the same number of ranks give the same bits; the direct exchange adds gradients in another
+order.
 """
 
 from __future__ import annotations
@@ -135,12 +135,8 @@ def live_exchange(
 ) -> Exchange:
     """Return the exchange of the live rows (`layouts.live`), renumbered from 0.
 
-    If all rows are live, return `exchange` itself. Collective if the exchange is node-aware: ranks
-    then send one byte per row and hop.
-
-    Parameters:
-        sent (bool[sent rows]): Whether each sent row is live at its receiver.
-        live (bool[columns]): Whether each own and halo row is live.
+    `live` covers own rows and halo rows, `sent` the sent rows. If all are live, return `exchange`
+    itself. Collective if the exchange is node-aware.
     """
     needed, own = live[len(live) - exchange.receive.volume :], places(live)
     kept = exchange.keep(sent, needed).renumbered(own, places(needed))

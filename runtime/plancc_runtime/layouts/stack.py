@@ -1,7 +1,7 @@
 """The *stack*: one matrix with the rows of all relations of a typed plan, one below the other.
 
-One product with the stack, with one exchange, computes the products of all relations. A row that
-several relations need is sent once, and only the sum of its gradients is sent back.
+One product computes the products of all relations. A row that several relations need is sent once,
+and the sum of its gradients is sent back.
 """
 
 from __future__ import annotations
@@ -26,15 +26,11 @@ from plancc_runtime.layouts.resources import Resources
 class StackGraph(LocalGraph):
     """The graph of the *stack*: the matrices of all relations, one below the other.
 
-    A product has, for every relation, rows of the relation's destination type.
-
-    Parameters:
-        block: Block of a row plan with all types, the vertices of halo rows, and inputs sorted by
-            type.
+    `block`, of a row plan, has the vertices of halo rows, and inputs sorted by type.
 
     Attributes:
-        inputs_of, outputs_of (dict of str to slice): Range of every type's own rows in a layer's
-            input, and in its output.
+        inputs_of, outputs_of (dict of str to slice): Own rows by type in a layer's input, and
+            output.
         stack_of (dict of Relation to slice): Range of every relation's rows in a product.
     """
 
@@ -81,8 +77,7 @@ class StackGraph(LocalGraph):
     def targets_of(self, name: str, columns: Tensor) -> Tensor:
         """Return the rows of `columns` that belong to the layer's output rows of type `name`.
 
-        Parameters:
-            columns: Tensor of the type in a result of `columns_by_type`: own rows, then halo rows.
+        `columns` comes from `columns_by_type`: own rows, then halo rows.
         """
         size = self.num_outputs_of(name)
         if self._union.outputs is None:
@@ -175,8 +170,8 @@ class StackWithHalo(GraphWithHalo, StackGraph):
 class RelationGraph(LocalGraph):
     """The graph of one relation, for a layer that computed its source rows before training.
 
-    The layer stores the source rows (`Conv.fixed`); inputs and outputs of the graph are rows of the
-    destination type.
+    Inputs and outputs are rows of the destination type; the layer has the source rows
+    (`Conv.fixed`).
     """
 
     def __init__(self, stack: StackGraph, relation: Relation) -> None:
