@@ -142,8 +142,7 @@ def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
 def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
     """Return out[i] = sum of value[e] over the nonzeros e of group i: Tensor[groups, d].
 
-    Parameters:
-        value (Tensor[nnz, d]): Values of the nonzeros in CSR order.
+    `value` is in CSR order: Tensor[nnz, d].
     """
     if not side.native:  # sums are a product with the 0/1 matrix of groups and nonzeros
         edge = _numbers(side.index) if side.edge is None else side.edge
@@ -310,8 +309,7 @@ def even_bounds(length: int, step: int) -> np.ndarray:
 def run_groups(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
     """Call kernel(begin, end, *args) for ranges of groups with about equally many nonzeros.
 
-    Parameters:
-        work: Number of multiplications per nonzero.
+    `work` is the number of multiplications per nonzero.
     """
     ptr = side.ptr.numpy()
     cuts = np.linspace(0, len(side.index), torch.get_num_threads() * CHUNKS_PER_THREAD + 1)

@@ -178,11 +178,7 @@ def _mask(g, out, into):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _product(rows, left, right, out, bias, flags, tiles):  # type: ignore[no-untyped-def]
-    """Call `_tile` for all rows of a result, and for all tiles of its columns (`vectors.tiles`).
-
-    Parameters:
-        left, right, out, bias, flags: As in `_tile`, for the whole result.
-    """
+    """Call `_tile` for all rows of a result, and for all tiles of its columns (`vectors.tiles`)."""
     a, a_step, term_step, terms = left
     (b, b_step), (c, c_step) = right, out
     r = 0

@@ -213,8 +213,7 @@ class BatchMask:
     ) -> LocalBatch:
         """Return this rank's share of `batch`. Not collective.
 
-        Parameters:
-            clock: Clock that counts the time of the draw under the name "draw"; None: no clock.
+        `clock` counts the time of the draw as "draw".
         """
         with (clock or Clock())("draw"):
             vertices = batch.vertices()  # draws the blocks too if the batch is `listed`
@@ -254,8 +253,7 @@ class BatchMask:
     def _block(self, batch: Batch, block: int, members: Int64Array) -> KeptBlock:
         """Return block number `block` of the mini-batch: its nonzeros and its message rows.
 
-        Parameters:
-            members: Positions of the mini-batch's vertices in `_vertices`.
+        `members` are positions in `_vertices`.
         """
         part, number = self._part, self._number
         factors: Floats | None
@@ -399,7 +397,8 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
         parts: Row and column of every nonzero, positions of halo rows, and sent rows.
         num_rows: Number of rows of the slice.
         live, scratch: As in `KeptBlock.of`.
-        place: Column of every batch row and number of own columns, if all rows are inputs.
+        place: If all rows are inputs, every batch row's column and the number of own columns; else
+            an empty array and 0.
     """
     (rows, columns, received, sent), (number, slot), n = parts, scratch, len(live)
     for k in range(len(received)):

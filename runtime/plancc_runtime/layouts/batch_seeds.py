@@ -40,6 +40,5 @@ class SeedDraws(Protocol):
     def drawn(self, sampler: Any, number: int) -> Rounds[Seeds]:
         """Return this rank's share of the seed vertices of mini-batch `number`. Collective.
 
-        Parameters:
-            sampler: Sampler that draws the rows that the seeds need.
+        `sampler` draws the rows that the seeds need.
         """

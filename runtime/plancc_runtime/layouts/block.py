@@ -215,10 +215,7 @@ class Block(WithColumns):
     def whole_degree(self, nonzeros: str) -> Int64Array:
         """Return the number of nonzeros of every row on all ranks: int64[num_local_rows].
 
-        `layouts.whole_counts` must have counted these nonzeros before.
-
-        Parameters:
-            nonzeros: Name in `NONZEROS`.
+        `layouts.whole_counts` must have counted these nonzeros, named in `NONZEROS`, before.
         """
         closed = nonzeros == "closed" or (nonzeros == "plan" and self.self_loops)
         counts = self.closed_edges if closed else self.edges

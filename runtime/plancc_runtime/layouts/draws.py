@@ -325,8 +325,7 @@ def draws_of(
 def check_draw(choice: str, sampler: Sampler) -> None:
     """Raise InputError if the sampler cannot draw as the option `draw` says.
 
-    Parameters:
-        choice: Value of the option: "auto", "everywhere" or "owners".
+    `choice` is "auto", "everywhere" or "owners".
     """
     if choice == "everywhere" and sampler.owners_draw:
         raise InputError(f"`draw` everywhere: only row owners draw {sampler.owners_draw}; drop it")

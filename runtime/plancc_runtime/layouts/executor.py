@@ -329,8 +329,7 @@ class ProgramGraph(LayerGraph):
     def lay_out(self, coefficients: str) -> Executor:
         """Return the executor of products with A, which is made on first use and kept.
 
-        Parameters:
-            coefficients: Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
+        `coefficients` names the values of A (`plancc.plan.layers.COEFFICIENTS`).
         """
 
     def spaces(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:

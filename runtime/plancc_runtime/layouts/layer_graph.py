@@ -57,8 +57,7 @@ class LayerGraph(ABC):
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
         """Return A x, divided among the ranks in the same way as x. Collective.
 
-        Parameters:
-            coefficients: Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
+        `coefficients` names the values of A (`plancc.plan.layers.COEFFICIENTS`).
         """
         return _Product.apply(x, self, coefficients)
 
@@ -84,8 +83,7 @@ class LayerGraph(ABC):
     def degree(self, nonzeros: str) -> Tensor:
         """Return the number of nonzeros of every row of the output: int64[num_outputs].
 
-        Parameters:
-            nonzeros: Which nonzeros are counted: a name in `layouts.block.NONZEROS`.
+        `nonzeros` is a name in `layouts.block.NONZEROS`.
         """
 
     @property
