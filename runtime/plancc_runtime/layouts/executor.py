@@ -83,7 +83,7 @@ def actions_of(
 
 @cache
 def checked(program: Program) -> Program:
-    """Return the program; raise InputError if it breaks the module's rules."""
+    """Return the program; raise InputError if a step breaks the module's rules."""
     for here, steps in groupby(program, _is_piecewise):
         alike = [*steps]
         for k, step in enumerate(alike if here else ()):
@@ -111,7 +111,7 @@ def _is_piecewise(step: Step) -> bool:
 
 
 def _fault(step: Step, before: Sequence[Step], after: Sequence[Step]) -> str:
-    """Return why a step breaks the module's rules on the order of steps; "" if it obeys them."""
+    """Return why a step breaks the module's rules on the order of steps, or ""."""
     comes, leaves = isinstance(step, Gather | Broadcast), isinstance(step, ScatterAdd | Reduce)
     left = [each for each in before if isinstance(each, ScatterAdd | Reduce)]
     source, target = f"'{step.source}'", f"'{step.target}'"

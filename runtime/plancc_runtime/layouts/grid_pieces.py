@@ -113,7 +113,7 @@ class OwnPieces:
 
 
 def _has_empty_rows(transposed: csr_matrix) -> bool:
-    """Whether most rows of a piece have no nonzeros, so that only the others are stored."""
+    """Return whether most rows of a piece are empty, so that only the other rows are stored."""
     used = np.count_nonzero(np.bincount(transposed.indices, minlength=transposed.shape[1]))
     return bool(2 * used < transposed.shape[1])
 
@@ -189,7 +189,7 @@ class RowPieces:
 
 @dataclass(frozen=True)
 class _Travelling:
-    """A piece of A that is broadcast before it, or its transpose, is multiplied."""
+    """A piece of A that is broadcast before the product with the piece or its transpose."""
 
     of: RowPieces
     number: int

@@ -64,7 +64,7 @@ class LayerGraph(ABC):
     def transposed_product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
         """Return A^T x, divided among the ranks in the same way as a layer's input. Collective.
 
-        x is divided in the same way as a layer's output.
+        x is divided like a layer's output.
         """
         return _Product.apply(x, self, coefficients, True)
 

@@ -55,7 +55,7 @@ def live_halo(block: Block, rows: Int64Array) -> Int64Array:
 def isolated(block: Block, rows: Int64Array) -> Block:
     """Return a block that has only the given rows of `block`, and neither nonzeros nor messages.
 
-    It is enough for a layer whose product was computed once, before training.
+    Such a block is enough for a layer whose product was computed once, before training.
     """
     return replace(
         block,

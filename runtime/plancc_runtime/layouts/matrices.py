@@ -89,7 +89,7 @@ def both_ways(matrix: csr_matrix, resources: Resources) -> tuple[SparseMatrix, S
 
 
 def transposed(matrix: csr_matrix, forward: SparseMatrix, resources: Resources) -> SparseMatrix:
-    """Return the transpose, laid out for products; `forward`, laid out, if it is symmetric."""
+    """Return the transpose, laid out for products: `forward` itself if the matrix is symmetric."""
     return forward if is_symmetric(matrix) else resources.lay_out(matrix.T.tocsr())
 
 
