@@ -1,7 +1,7 @@
-"""Find out how this process was started: alone, or by a launcher as one of several ranks.
+"""Finds out how this process was started: alone, or by a launcher as one of several ranks.
 
-Every launcher sets environment variables for its ranks. These variables are read even if mpi4py is
-missing: otherwise `mpirun -n 4 plancc-run` would become four separate runs on the same plan.
+Without mpi4py, the launchers' variables still keep `mpirun -n 4 plancc-run` from becoming four
+separate runs.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _JOBS = (("SLURM_JOB_ID", "SLURM_STEP_ID"), ("PMIX_NAMESPACE",), ("PALS_APID",),
 def launcher() -> Launcher | None:
     """Return the launcher that started this rank; None if no launcher announces itself.
 
-    torchrun may run inside any other job, so it is tried first if TORCHELASTIC_RUN_ID is set. Other
-    programs also set variables such as RANK, so without that variable torchrun is tried last.
+    torchrun is tried first with TORCHELASTIC_RUN_ID, since it may run inside any job, else last,
+    since other programs also set variables such as RANK.
     """
     first = [_TORCHRUN] if "TORCHELASTIC_RUN_ID" in os.environ else []
     for candidate in (*first, *_LAUNCHERS):
@@ -74,10 +74,7 @@ def launcher() -> Launcher | None:
 
 
 def announced() -> tuple[int, int]:
-    """Return rank and number of ranks, from the environment variables that the launcher sets.
-
-    Without a launcher, return (0, 1).
-    """
+    """Return this rank and the number of ranks, as the launcher says; (0, 1) without a launcher."""
     found = launcher()
     return (0, 1) if found is None else (_number(found.rank) or 0, _number(found.size) or 1)
 
@@ -89,10 +86,7 @@ def local_rank() -> int:
 
 
 def ranks_here() -> int | None:
-    """Return the number of ranks on this machine.
-
-    None if no launcher started this process, or sets no environment variable with this number.
-    """
+    """Return the number of ranks on this machine; None if no launcher says this number."""
     found = launcher()
     return None if found is None else _number(found.local_size)
 
@@ -102,19 +96,12 @@ def open_transport(
 ) -> Transport:
     """Return the transport that suits the way this process was started. Collective.
 
-    One rank alone needs neither mpirun nor an MPI library.
-
-    Parameters:
-        name: One of `TRANSPORTS`. "auto": "single" for one rank, "torch" if torchrun started the
-            ranks, else "mpi". "torch": "nccl" if every rank of a machine has its own CUDA device,
-            else "gloo".
-        timeout: Longest time in seconds to wait for other ranks, in this function and later; None
-            or 0 for no limit.
-        say: See `Transport.say`.
+    "auto" is "single" for one rank, "torch" under torchrun, else "mpi"; "torch" is "nccl" if every
+    rank of a machine has its own CUDA device, else "gloo". Ranks are waited for up to `timeout`
+    seconds (None or 0: no limit).
 
     Raises:
-        InputError: If the name is unknown, if it is "single" and there are several ranks, or if
-            `check_no_singleton` raises it.
+        InputError: If "single" is given to several ranks, or from `check_no_singleton`.
         BackendUnavailable: If several ranks were started but cannot reach each other.
     """
     check_choice("transport", name, TRANSPORTS)
@@ -163,9 +150,9 @@ def open_transport(
 
 
 def check_no_launcher(ranks: int, transport: Transport | str) -> None:
-    """Raise InputError if this process cannot run `ranks` ranks as its threads.
+    """Raise InputError if a launcher started several ranks, or a transport is given.
 
-    It cannot do so if a launcher has started several ranks, or if a transport is given.
+    In both cases this process cannot run `ranks` ranks as its threads.
     """
     _, size = announced()
     if size > 1:
@@ -220,9 +207,7 @@ def need_torch(what: str) -> None:
 def rendezvous() -> tuple[str, int]:
     """Return rank 0's address and port: MASTER_ADDR and MASTER_PORT, or defaults on one machine.
 
-    Raises:
-        BackendUnavailable: If the ranks may be on several machines, and MASTER_ADDR is not set.
-        InputError: If MASTER_PORT is not a port number.
+    BackendUnavailable if the ranks may be on several machines, and MASTER_ADDR is not set.
     """
     text = os.environ.get("MASTER_PORT", "")
     if text:

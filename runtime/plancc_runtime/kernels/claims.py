@@ -1,8 +1,6 @@
 """Division of rows among the threads of compiled functions.
 
-Rows are cut into blocks of about equal work, and each thread claims one block after another. A
-compiled function gets the address of an int64 array, its *call*. The first entry is the index of
-the next block; addresses and sizes follow.
+Their argument is the address of a *call*: int64[index of the next block, addresses, sizes].
 """
 
 from __future__ import annotations
@@ -21,10 +19,7 @@ BLOCK_WORK = 4096  # number of nonzeros plus number of rows of a block
 
 @njit(cache=True, nogil=True)
 def equal_blocks(row_ptr: Any) -> Any:
-    """Cut rows into blocks of about equal work (`BLOCK_WORK`).
-
-    Return the first row of every block, and then the number of rows: int64[blocks + 1].
-    """
+    """Return the first row of every block of equal work, then the row count: int64[blocks + 1]."""
     rows = len(row_ptr) - 1
     cuts = np.empty((row_ptr[rows] + rows) // BLOCK_WORK + 2, dtype=np.int64)
     size, following = 0, 0

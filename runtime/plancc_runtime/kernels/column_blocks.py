@@ -27,11 +27,9 @@ Part = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 @cache
 def cache_bytes() -> tuple[int, int]:
-    """Return the sizes of the L2 and the L3 cache of the first core, in bytes.
+    """Return the sizes in bytes of the L2 and the L3 cache; without L3, the L2 size twice.
 
-    The sizes come from files of Linux or, if these are missing, from the C library. If neither has
-    the sizes, the result is 1 MiB and 16 MiB. If the CPU has no L3 cache, both results are the size
-    of the L2 cache.
+    If neither Linux nor the C library knows the sizes, the result is 1 MiB and 16 MiB.
     """
     sizes = {2: 0, 3: 0}
     for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
@@ -58,20 +56,15 @@ def best_count(
     row_bytes: int,
     caches: tuple[int, int] | None = None,
 ) -> int:
-    """Return the best number of column blocks for a product: a number in `COUNTS`.
+    """Return the number of column blocks with the shortest estimated product time, from `COUNTS`.
 
-    1 means that the matrix is not split. The number is estimated from the nonzeros per row, the
-    bytes of a row of x, the sizes of the caches, and the cache misses in a window of the nonzeros
-    (`_miss`). There are few misses if neighbouring rows share columns, as in meshes. A product with
-    B blocks has as many misses as a product with one block and a cache that is B times as large,
-    but it reads and writes `out` B times. The estimate measures no time, so it is always the same
-    on one machine.
+    With B blocks, reads of x miss a cache as rarely as with a cache B times as large, but `out` is
+    read and written B times. No time is measured, so the number is the same in every run.
 
     Parameters:
         row_ptr (int64[m + 1]), columns (int32[nnz]): CSR arrays of the matrix.
-        num_columns: Number of columns of the matrix.
         row_bytes: Number of bytes of a row of x.
-        caches: Sizes of the L2 and the L3 cache in bytes; by default the sizes of this machine.
+        caches: Bytes of the L2 and L3 cache; by default of this machine.
     """
     level2, level3 = (int(SHARE * size) // row_bytes for size in caches or cache_bytes())
     num_rows = len(row_ptr) - 1
@@ -89,10 +82,7 @@ def best_count(
 
 
 def _miss(columns: np.ndarray, num_columns: int, held: int) -> float:
-    """Return the share of the reads of x that miss a cache with room for `held` rows of x.
-
-    The share is estimated from a window in the middle of the nonzeros.
-    """
+    """Estimate the share of reads of x that miss a cache with room for `held` rows of x."""
     length = min(len(columns), WINDOW * held)
     if num_columns <= held or length <= held:
         return 0.0
@@ -105,11 +95,9 @@ def _miss(columns: np.ndarray, num_columns: int, held: int) -> float:
 def split(
     row_ptr: np.ndarray, columns: np.ndarray, values: np.ndarray, num_columns: int, count: int
 ) -> list[Part]:
-    """Split a CSR matrix into `count` matrices, each with about the same number of columns.
+    """Split a CSR matrix into `count` ranges of columns, and return the CSR arrays of each.
 
-    Returns:
-        list of (int64[m + 1], int32[k], values[k]): CSR arrays of every block. Columns are numbered
-            as in the whole matrix, and the nonzeros of a row keep their order.
+    Columns keep their numbers, and the nonzeros of a row keep their order.
     """
     num_rows = len(row_ptr) - 1
     block = (columns // max(1, -(-num_columns // count))).astype(np.uint8)

@@ -1,10 +1,6 @@
-"""Dense operations of layers.
+"""Dense operations of layers, like torch's but with results in memory of the workspace.
 
-These operations compute the same as torch's operations, with two differences. Their results are in
-memory that the workspace reuses (`plancc_runtime.workspace`). Operands are stored in another layout
-if this makes a product quicker. For example, with 80,000 rows and a result x^T g of shape
-128 x 8, computing x^T g takes six times as long as computing (g^T x)^T. With a weight w of shape
-128 x 8, x w takes nearly twice as long with w stored by rows as with w stored by columns.
+Operands get the quicker layout: x^T g of shape 128 x 8 takes six times as long as (g^T x)^T.
 """
 
 from __future__ import annotations
@@ -31,22 +27,10 @@ def linear(
     rectified: bool = False,
     onto: Tensor | None = None,
 ) -> Tensor:
-    """Return x weight + bias or, if `rectified`, max(x weight + bias, 0).
+    """Return x weight + bias or, if `rectified`, max(x weight + bias, 0): Tensor[m, d_out].
 
-    x is read once, and the result is written once. If x is bfloat16 and the weight is float32, the
-    weight is rounded for the product. Sums are made in float32, and then rounded. The gradient of
-    the weight is never rounded.
-
-    Parameters:
-        x: Tensor[m, d_in].
-        weight: Tensor[d_in, d_out].
-        bias: Tensor[d_out] or None.
-        rectified: Whether the activation relu is applied.
-        onto (Tensor[m, d_out], optional): Tensor to which x weight is added in place. No earlier
-            operation may have saved this tensor for its backward pass.
-
-    Returns:
-        Tensor[m, d_out] in the type of x.
+    x weight is added to `onto` in place; no earlier operation may have saved `onto` for its
+    backward pass. For bfloat16 x, a float32 weight is rounded, but its gradient is not.
     """
     if x.dtype != weight.dtype:
         product = _Rounded.apply(x, weight)
@@ -55,14 +39,9 @@ def linear(
 
 
 def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return x for one operation, and x or some rows of x for another operation.
+    """Return x for one operation, and x or its distinct rows `rows` for another operation.
 
-    The backward pass adds the gradient of one operation to the gradient of the other operation in
-    place, so no other code may keep these gradients. Without this function, autograd would add the
-    two gradients in new memory.
-
-    Parameters:
-        rows (int64[k], optional): Distinct rows of x for the second operation; by default all.
+    The backward pass adds one gradient to the other in place: no other code may keep them.
     """
     if x.requires_grad:
         return _Fork.apply(x, rows)
@@ -70,9 +49,9 @@ def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
 
 
 def finished(x: Tensor, bias: Tensor | None = None, rectified: bool = False) -> Tensor:
-    """Return x + bias or, if `rectified`, max(x + bias, 0): Tensor[m, width] in the type of x.
+    """Return x + bias or, if `rectified`, max(x + bias, 0): Tensor[m, width], written to x.
 
-    x is overwritten. No earlier operation may have saved x for its backward pass.
+    No earlier operation may have saved x for its backward pass.
     """
     return x if bias is None and not rectified else _Finished.apply(x, bias, rectified)
 
@@ -116,13 +95,9 @@ def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
 
 
 def blocks_of(width: int, *tensors: Tensor, most: int = AT_ONCE) -> Iterator[tuple[Tensor, ...]]:
-    """Yield blocks of rows: for each block, a view of the same rows of every tensor.
+    """Yield blocks of rows, of at most `most` entries of `width` columns: views of every tensor.
 
-    On a GPU there is only one block, of all rows.
-
-    Parameters:
-        width: Number of columns of the widest matrix.
-        most: Largest number of entries in a block with `width` columns.
+    A GPU gets only one block, of all rows.
     """
     whole = tensors[0].device.type != "cpu"
     step = max(1, tensors[0].shape[0] if whole else most // max(1, width))
@@ -144,20 +119,7 @@ def quicker_compiled(
 ) -> bool:
     """Return whether `kernels.tall` can compute x weight + bias and is quicker than torch.
 
-    `kernels.tall` does not check shapes, so the result is false if the shapes do not fit; torch
-    then raises its error.
-
-    Times on one thread, for x of 82,000 rows and 128 columns:
-
-        shape of weight     product              all gradients
-        128 x 32            8 ms (torch 15 ms)   20 ms (torch 41 ms)
-        128 x 128           27 ms (torch 37 ms)  65 ms (torch 138 ms)
-
-    If the CPU lacks AVX-512, `kernels.tall` is not quicker than torch for weights of 128 x 128.
-
-    Parameters:
-        out: In the forward pass, the tensor to which the product is added. In the backward pass,
-            the rectified result. None if there is no such tensor.
+    False for shapes that do not fit: `kernels.tall` does not check them, but torch raises an error.
     """
     rows, (d_in, d_out) = len(x), weight.shape
     shapes = (rows, d_in), (d_in, d_out), (d_out,), (rows, d_out)
@@ -229,11 +191,7 @@ class _DenseLinear(torch.autograd.Function):
 def _gradients(ctx: Any, g: Tensor, back: Tensor | None, g_onto: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients of weight and bias.
 
-    The gradients of x and `onto` are written to `back` and `g_onto`.
-
-    Parameters:
-        back: Memory for the gradient of x; None if it is not needed.
-        g_onto: Memory for the gradient of `onto`.
+    The gradients of x (if needed) and `onto` are written to `back` and `g_onto`.
     """
     x, weight, out = ctx.saved_tensors
     _, needs_weight, needs_bias, _, needs_onto = ctx.needs_input_grad

@@ -1,16 +1,9 @@
 """Sums over the nonzeros in each row or column of one rank, and functions of each nonzero.
 
-A `Pattern` is the local CSR pattern of a plan: row i has the nonzeros e = (i, j), and column j is
-an own row or a halo row of the dense operand. The kernels compute aggregation (Md et al. 2021,
-Algorithm 1) and attention (Velickovic et al., *Graph Attention Networks*, ICLR 2018), forward and
-backward. Gradients of columns are summed over the nonzeros grouped by columns: one thread writes
-each output, so the result does not depend on the number of threads.
-
-On CPUs, the functions run numba kernels, which release the interpreter lock. The kernels run on
-``torch.get_num_threads()`` threads of a pool. numba's own threads are not used: several ranks may
-be threads of one process, and several Python threads must not use numba's threads at once. On other
-devices, the functions run torch operations: products with sparse matrices, and operations that need
-temporary memory of one number per nonzero and head.
+The kernels compute aggregation (Md et al. 2021, Algorithm 1) and attention (Velickovic et al.,
+*Graph Attention Networks*, ICLR 2018), forward and backward. CPUs run numba kernels on an own pool:
+ranks may be Python threads, which must not use numba's threads at once. Other devices run torch
+operations.
 
 Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
 """
@@ -53,10 +46,8 @@ class PatternSide:
 
     Attributes:
         ptr (int64[groups + 1]): Group i has the nonzeros at the positions ``ptr[i]:ptr[i + 1]``.
-        index (int32|int64[nnz]): For the nonzero at every position, its column (if grouped by rows)
-            or its row (if grouped by columns).
-        edge (int32|int64[nnz] or None): Index, in CSR order, of the nonzero at every position;
-            None if index and position are equal.
+        index (int32|int64[nnz]): Every nonzero's column (grouped by rows) or row.
+        edge (int32|int64[nnz] or None): Index in CSR order of every position; None if equal.
         native: Whether numba kernels run; else torch operations run.
     """
 
@@ -71,13 +62,10 @@ class PatternSide:
 
 
 class Pattern:
-    """The sparsity pattern of one rank: m rows, n columns ([own rows | halo rows]), nnz nonzeros.
-
-    `from_csr` makes patterns. Arrays that only gradients need are made on first use, and kept.
+    """The sparsity pattern of one rank, m x n, with columns [own rows | halo rows].
 
     Attributes:
         rows: The nonzeros grouped by rows (CSR).
-        num_rows, num_columns, num_nonzeros (int): Sizes m, n and nnz.
     """
 
     def __init__(self, rows: PatternSide, num_columns: int) -> None:
@@ -95,19 +83,10 @@ class Pattern:
         device: torch.device | str = "cpu",
         native: bool | None = None,
     ) -> Pattern:
-        """Return the pattern of CSR arrays.
+        """Return the pattern of CSR arrays; unsorted and repeated columns are allowed.
 
-        Parameters:
-            row_ptr: integer[m + 1].
-            column (integer[nnz]): Columns below `num_columns`; unsorted and repeated columns are
-                allowed.
-            device: Device of the dense operands.
-            native: Whether numba kernels run (CPU only) or torch operations; by default numba on
-                CPUs.
-
-        Raises:
-            InputError: If a column is outside of 0 to ``num_columns - 1``. The kernels do not check
-                columns again.
+        InputError if a column is outside of the matrix, since kernels do not check columns again.
+        `native` says whether numba kernels run; by default on CPUs.
         """
         if len(column) and not 0 <= column.min() <= column.max() < num_columns:
             raise InputError(f"a column of the pattern is not between 0 and {num_columns - 1}")
@@ -152,13 +131,7 @@ class Pattern:
 
 
 def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
-    """Return out[i] = sum of x[j] over the nonzeros of group i: Tensor[groups, d].
-
-    Here j is the entry of ``side.index`` for the nonzero.
-
-    Parameters:
-        x (Tensor[n, d]): Rows that ``side.index`` refers to.
-    """
+    """Return out[i] = sum of x[j] over the nonzeros of group i; j is in ``side.index``."""
     out = x.new_empty(len(side), x.shape[1])
     if not side.native:
         return multiply(side.ptr, side.index, x.new_ones(len(side.index)), x, out)
@@ -169,10 +142,7 @@ def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
 def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
     """Return out[i] = sum of value[e] over the nonzeros e of group i: Tensor[groups, d].
 
-    A group is a row or a column of the pattern; see `PatternSide`.
-
-    Parameters:
-        value (Tensor[nnz, d]): Values of the nonzeros in CSR order.
+    `value` is in CSR order: Tensor[nnz, d].
     """
     if not side.native:  # sums are a product with the 0/1 matrix of groups and nonzeros
         edge = _numbers(side.index) if side.edge is None else side.edge
@@ -185,14 +155,7 @@ def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
 def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
     """Return out[i, h] = sum of weight[e, h] x[j, h] over the nonzeros e of group i.
 
-    Here j is the entry of ``side.index`` for the nonzero.
-
-    Parameters:
-        weight (Tensor[nnz, h]): Weights in CSR order.
-        x: Tensor[n, h, d].
-
-    Returns:
-        Tensor[groups, h, d]
+    j is in ``side.index``. Shapes of weight (CSR order) and x: [nnz, h], [n, h, d].
     """
     out = x.new_empty(len(side), *x.shape[1:])
     if not side.native:
@@ -207,7 +170,7 @@ def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
 def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
     """Return out[e, h] = <g[i, h], x[j, h]> for all nonzeros e = (i, j): Tensor[nnz, h].
 
-    This is a sampled product of dense matrices (SDDMM). Shapes of g and x: [m, h, d], [n, h, d].
+    Shapes of g and x: [m, h, d], [n, h, d].
     """
     side = pattern.rows
     out = x.new_empty(pattern.num_nonzeros, x.shape[1])
@@ -220,17 +183,9 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
 
 
 def first_maximum(pattern: Pattern, x: Tensor) -> Tensor:
-    """Return, for each row and each column of x, the row's nonzero whose x[j] is largest.
+    """Return, for each row and feature, the nonzero (i, j) with the largest x[j]: integer[m, d].
 
-    Here j is the column of the nonzero. If several nonzeros have the largest value, the first in
-    CSR order is returned. NaN counts as largest.
-
-    Parameters:
-        x: Tensor[n, d].
-
-    Returns:
-        int32|int64[m, d]: Positions of these nonzeros in CSR order, with the type of
-            ``rows.index``; -1 in rows without nonzeros.
+    Position in CSR order, the first of equal values; -1 in empty rows. NaN counts as largest.
     """
     side, d = pattern.rows, x.shape[1]
     out = side.index.new_full((len(side), d), -1)
@@ -249,11 +204,7 @@ def first_maximum(pattern: Pattern, x: Tensor) -> Tensor:
 
 
 def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
-    """Return out[i, k] = x[j, k], where j is the column of the nonzero edge[i, k].
-
-    The result is 0 where edge[i, k] is -1. Shapes of edge, x and out: integer[m, d], [n, d],
-    [m, d].
-    """
+    """Return out[i, k] = x[j, k] for the column j of the nonzero edge[i, k]; 0 for edge -1."""
     side = pattern.rows
     if not side.native:
         return x.gather(0, _columns_of(pattern, edge)).masked_fill_(edge < 0, 0)
@@ -264,12 +215,7 @@ def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
 
 
 def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
-    """Return the adjoint of `take`.
-
-    out[j, k] is the sum of g[i, k] over all i for which the nonzero edge[i, k] is in column j. On
-    CPUs, rows are added in ascending order, and each thread handles some of the features. Shapes of
-    edge, g and out: integer[m, d], [m, d], [n, d].
-    """
+    """Return the adjoint of `take`: out[j, k] sums g[i, k] over all edge[i, k] in column j."""
     d = g.shape[1]
     out = g.new_zeros(pattern.num_columns, d)
     if pattern.rows.native:
@@ -281,11 +227,7 @@ def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
 
 
 def softmax(pattern: Pattern, score: Tensor) -> Tensor:
-    """Return the softmax of the scores over the nonzeros of each row: Tensor[nnz, h].
-
-    Parameters:
-        score: Tensor[nnz, h] in CSR order.
-    """
+    """Return the softmax of `score` over the nonzeros of each row: Tensor[nnz, h] in CSR order."""
     side = pattern.rows
     if side.native:
         out = torch.empty_like(score)
@@ -301,8 +243,7 @@ def softmax(pattern: Pattern, score: Tensor) -> Tensor:
 def softmax_adjoint(pattern: Pattern, alpha: Tensor, g: Tensor) -> Tensor:
     """Return the adjoint of `softmax`: alpha[e] (g[e] - sum of alpha g over the row of e).
 
-    Parameters:
-        alpha, g (Tensor[nnz, h]): Result of `softmax`, and its gradient.
+    `alpha` is the result of `softmax`, and `g` its gradient: Tensor[nnz, h] each.
     """
     product = alpha * g
     total = edge_sum(pattern.rows, product)
@@ -313,7 +254,7 @@ def softmax_adjoint(pattern: Pattern, alpha: Tensor, g: Tensor) -> Tensor:
 
 
 def rows_of(x: Tensor, index: Tensor) -> Tensor:
-    """Return x[index]. On a GPU, if x has few columns, the columns are gathered one by one.
+    """Return x[index]; on a GPU, few columns are gathered one by one.
 
     On CUDA, gathering 4 columns at once takes 40 times as long as gathering 1 column.
     """
@@ -352,28 +293,23 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _or_empty(tensor: Tensor | None, like: Tensor) -> Tensor:
-    """Return the tensor, as an operand for a numba kernel, which cannot take None.
-
-    If the tensor is None, return a tensor of length 0 with the type of `like`.
-    """
+    """Return `tensor` or, for None (which numba cannot take), an empty tensor of that type."""
     return like[:0] if tensor is None else tensor
 
 
 def even_bounds(length: int, step: int) -> np.ndarray:
-    """Cut the range ``0:length`` into chunks of about equal size, and return their bounds.
+    """Return bounds of chunks of ``0:length``, about equal and enough for all threads.
 
-    There are enough chunks for all threads. All bounds but the last are multiples of `step`.
+    All bounds but the last are multiples of `step`.
     """
     count = torch.get_num_threads() * CHUNKS_PER_THREAD
     return np.minimum(np.linspace(0, -(-length // step), count + 1).astype(int) * step, length)
 
 
 def run_groups(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
-    """Call kernel(begin, end, *args) for ranges of groups; all ranges have about as many nonzeros.
+    """Call kernel(begin, end, *args) for ranges of groups with about equally many nonzeros.
 
-    Parameters:
-        side: The groups: all rows, or all columns, of a pattern.
-        work: Number of multiplications per nonzero.
+    `work` is the number of multiplications per nonzero.
     """
     ptr = side.ptr.numpy()
     cuts = np.linspace(0, len(side.index), torch.get_num_threads() * CHUNKS_PER_THREAD + 1)
@@ -384,12 +320,9 @@ def run_groups(kernel: Any, side: PatternSide, work: int, *args: Any) -> None:
 def in_chunks(kernel: Any, bounds: Sequence[int] | np.ndarray, work: int, *args: Any) -> None:
     """Call kernel(begin, end, *args) for each chunk, on this thread and on helpers of a pool.
 
-    Tensors are passed as arrays. When no chunk is left for this thread, helpers that have not
-    started are cancelled. So ranks that are threads share one pool without waiting for each other.
-
-    Parameters:
-        bounds: Chunk k is the range from bounds[k] to bounds[k + 1].
-        work: Number of multiplications of all chunks; if it is small, this thread runs all chunks.
+    Chunk k is the range from bounds[k] to bounds[k + 1]; with little `work` (multiplications), this
+    thread runs all chunks. Helpers that start too late are cancelled, so ranks that are threads
+    share one pool without waiting.
     """
     arrays = [a.detach().numpy() if isinstance(a, Tensor) else a for a in args]
     threads = num_threads()

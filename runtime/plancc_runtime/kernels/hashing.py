@@ -1,7 +1,7 @@
 """Random bits of `plancc.sampling.counter`, computed by torch on any device.
 
-64-bit products wrap around in int64 in the same way as in uint64. Right shifts of int64 copy the
-sign bit, so `_shifted` clears these copies.
+int64 products wrap around as uint64 products do; `_shifted` clears the sign bits that right shifts
+of int64 copy.
 """
 
 from __future__ import annotations
@@ -27,13 +27,7 @@ def mixed(z: Tensor) -> Tensor:
 
 
 def halves(bits: Tensor) -> Tensor:
-    """Split every number into two: its low 32 bits, then its high 32 bits.
-
-    Return int64[m, 2 n]. The two halves of column k are columns 2 k and 2 k + 1.
-
-    Parameters:
-        bits: int64[m, n].
-    """
+    """Split int64[m, n] into halves of 32 bits: low in columns 2 k, high in columns 2 k + 1."""
     return torch.stack([bits & (2**32 - 1), _shifted(bits, 32)], dim=2).flatten(1)
 
 

@@ -1,7 +1,6 @@
-"""Random masks of nonzeros, which are functions of a key and the vertices of a nonzero.
+"""Random masks of nonzeros: functions of a key and a nonzero's vertices, equal in numba and torch.
 
-numba and torch draw the same masks. A random number of 32 bits is half of the hash splitmix64 of a
-counter (`plancc.sampling.counter.mix`).
+A random number is half of the hash splitmix64 of a counter (`plancc.sampling.counter.mix`).
 """
 
 from __future__ import annotations
@@ -26,23 +25,14 @@ _32 = np.uint64(32)
 def nonzero_mask(
     pattern: Pattern, rows: Tensor, columns: Tensor, rate: float, key: np.uint64, like: Tensor
 ) -> Tensor:
-    """Return a dropout mask: for every nonzero and head, 0 or the factor 1 / (1 - rate).
+    """Return a dropout mask in CSR order: 0 or 1 / (1 - rate), Tensor[nnz, heads].
 
-    The mask is 0 with probability `rate`: if a random number is below ``rate * 2**32``. For nonzero
-    (i, j) and head h, the random number is one half of
+    The mask is 0 where a random number is below ``rate * 2**32``. For nonzero (i, j) and head h,
+    this number is the low (h even) or high (h odd) half of
 
         mix(mix(key ^ mix(vertex of i)) + (vertex of j) * ceil(heads / 2) + h // 2)
 
-    This is the low half if h is even, and the high half if h is odd.
-
-    Parameters:
-        rows, columns (int32[m], int32[n]): Vertices of rows and columns.
-        rate: Probability in [0, 1).
-        key (uint64): Key of the draws.
-        like (Tensor[0, heads]): Tensor with the number of heads, dtype and device of the result.
-
-    Returns:
-        Tensor[nnz, heads] in CSR order.
+    `rows` and `columns` have the vertices; `like` (Tensor[0, heads]) gives dtype and device.
     """
     heads, side = like.shape[1], pattern.rows
     out = empty(pattern.num_nonzeros, heads, like)
@@ -69,15 +59,9 @@ def _drawn(
     key: Any,
     out: Any,
 ) -> None:
-    """Write the mask of the rows ``begin:end`` to `out`.
+    """Write the mask of the rows ``begin:end`` of a CSR pattern to `out`.
 
-    One hash gives the random numbers of two heads.
-
-    Parameters:
-        ptr, index: CSR arrays of the pattern.
-        rows, columns, key: As in `nonzero_mask`.
-        dropped: Bound of the random numbers below which the mask is 0.
-        scale: Value of the mask at all other nonzeros.
+    The mask is 0 if a random number is below `dropped`, else `scale`.
     """
     heads = out.shape[1]
     pairs = np.uint64((heads + 1) // 2)
@@ -99,10 +83,7 @@ def _drawn(
 def _put(
     pattern: Pattern, rows: Tensor, columns: Tensor, dropped: int, key: np.uint64, out: Tensor
 ) -> None:
-    """Draw a random number for every nonzero and head; write 0 to `out` if below `dropped`, else 1.
-
-    torch operations do this on any device, for one range of nonzeros after another.
-    """
+    """Draw a number for every nonzero and head; write 0 to `out` if below `dropped`, else 1."""
     heads = out.shape[1]
     pairs = (heads + 1) // 2
     stream = mixed(mixed(rows.to(torch.int64)) ^ signed(int(key)))

@@ -1,22 +1,11 @@
 """A sparse product compiled for this CPU.
 
-Rows are computed one after another. The columns of a row are divided into tiles; a tile is summed
-in vector registers and stored once (Md et al. 2021, Algorithm 3). Meanwhile the rows of x that
-later nonzeros read are prefetched. Rows are divided into blocks of about equal work, which threads
-claim one by one (the paper calls this dynamic scheduling). If rows of x are read many times but do
-not fit in a cache, the matrix is split into column blocks, which are multiplied one after another
-(Algorithm 2 of the paper; `column_blocks` chooses their number). One thread sums a row of a block,
-in the order of the row's nonzeros. So the bits do not depend on the number of threads.
+Tiles of a row's columns are summed in registers (Md et al. 2021, Algorithm 3), with prefetch of
+rows of x; if these do not fit in a cache, the matrix is split into column blocks (Algorithm 2). One
+thread sums a row, in order, so the bits do not depend on the number of threads.
 
-Other variants were measured and rejected. The table has times, divided by the time of torch's
-product with 32-bit indices, on one thread, in float32, at width 64:
-
-                                    soc-Slashdot0902   dblp-2010   R-MAT scale 17
-    this kernel                           0.31            0.39          0.21
-    tiles in the outer loop               0.45            0.68          0.33
-    no prefetch                           0.49            0.58          0.40
-    values of A not read                  0.29            0.37          0.23
-    stores that bypass the cache          0.30            0.34          0.22   slows the next reader
+Measured and rejected: tiles in the outer loop take 1.5 to 1.7 times as long, products without
+prefetch 1.5 to 1.9 times; stores that bypass the cache slow the next reader.
 """
 
 from __future__ import annotations
@@ -82,10 +71,7 @@ class NumbaMatrix(SparseMatrix):
         self._split: tuple[int, list[_RowRange]] = (1, [self._whole])
 
     def num_column_blocks(self, width: int) -> int:
-        """Return the number of column blocks of a product with x of `width` columns.
-
-        1 means that the matrix is not split.
-        """
+        """Return the number of column blocks of a product with x of `width` columns."""
         count = self._counts.get(width)
         if count is None:
             bytes_of_row = width * self._whole.values.itemsize
@@ -103,10 +89,7 @@ class NumbaMatrix(SparseMatrix):
             self._pass(part, x, out, add or number > 0, rows)
 
     def _parts(self, count: int) -> list[_RowRange]:
-        """Return the matrix, split into `count` column blocks.
-
-        The blocks are kept for later products, and so is the whole matrix.
-        """
+        """Return the matrix, split into `count` column blocks; they are kept."""
         if count == 1:
             return [self._whole]
         kept, parts = self._split  # one read: several threads may multiply at once
@@ -120,10 +103,9 @@ class NumbaMatrix(SparseMatrix):
     def _pass(
         self, part: _RowRange, x: Tensor, out: Tensor, add: bool, rows: Tensor | None
     ) -> None:
-        """Multiply one column block of the matrix by x; write the product to `out`, or add it.
+        """Multiply one column block by x; write the product to `out`, or add it.
 
-        `part` is the column block. For `add` and `rows`, see `multiply`. The work is divided among
-        torch's threads.
+        For `add` and `rows`, see `multiply`.
         """
         width, num_rows = x.shape[1], len(part.row_ptr) - 1
         columns = tiles(width, x.element_size())
@@ -156,7 +138,8 @@ class NumbaMatrix(SparseMatrix):
 class _RowRange:
     """CSR arrays of a column block, and the blocks of rows that threads claim.
 
-    `distance` says how many nonzeros ahead rows of x are prefetched.
+    Attributes:
+        distance: How many nonzeros ahead rows of x are prefetched.
     """
 
     def __init__(
@@ -169,11 +152,7 @@ class _RowRange:
 
 @cache
 def _compiled(dtype: torch.dtype) -> Any:
-    """Return the C function that computes the product. numba caches its code.
-
-    The argument of the C function is the address of a *call*: an int64 array that describes the
-    work by addresses and sizes (`kernels.claims`).
-    """
+    """Return the C function of the product; its argument is a call's address (`kernels.claims`)."""
     return cfunc("void(CPointer(int64))")(_product32 if dtype == torch.float32 else _product64)
 
 
@@ -190,12 +169,11 @@ def _product64(call: Any) -> None:
 def _tile(typing_context, num_bytes, csr, dense, row, add):  # type: ignore[no-untyped-def]
     """Compute out[to : to + w] = sum over begin <= k < end of values[k] * x[columns[k], first :].
 
-    Also compute a second sum, with to + shift and first + shift in place of to and first. The sums
-    are two vectors of w values; LLVM uses as many registers for each as needed.
+    Also compute this sum with to + shift and first + shift.
 
     Parameters:
         num_bytes (literal int): Bytes of w columns.
-        csr (tuple): columns and values, flat arrays; the prefetch distance.
+        csr (tuple): columns, values, prefetch distance.
         dense (tuple): x and out, flat arrays; the width of x.
         row (tuple): begin, end, first (column), to (index into out), shift.
         add (int): 1 to add the sums to the old values of out.

@@ -1,11 +1,8 @@
 """Runs compiled functions on the OpenMP threads of torch.
 
-A second pool of threads would compete for the cores with torch's threads, which spin for some
-milliseconds after each operator of torch. On two cores, a sparse product after a dense product took
-4.9 ms with a second pool, 2.8 ms with torch's threads, and 5.4 ms on one thread. The threading
-layers of numba do not solve this. If torch has its own copy of libgomp, the layer "omp" starts a
-second pool. Two threads must not use the layer "workqueue" at the same time. Moreover, the choice
-of a layer would affect the whole process, including the user's own numba code.
+A second pool, such as numba's layer "omp", would compete with torch's threads, which spin after
+each operator: a sparse product after a dense product took 4.9 ms instead of 2.8 ms. Two threads
+must not use numba's layer "workqueue" at once.
 """
 
 from __future__ import annotations
@@ -25,24 +22,15 @@ depend on the number of threads. torch does not use it, because the bits of torc
 
 
 def num_threads() -> int:
-    """Return the number of threads for a compiled function.
-
-    These are torch's threads, and one more if a core beside them is idle (`spare`).
-    """
+    """Return the number of torch's threads, plus 1 if a core beside them is idle (`spare`)."""
     return torch.get_num_threads() + bool(getattr(spare, "is_free", bool)())
 
 
 def run(function: Any, argument: int, threads: int) -> None:
     """Call `function(argument)` on `threads` threads at once, and return when all have returned.
 
-    Several Python threads may do this at the same time; each gets separate threads.
-
-    Parameters:
-        function (numba cfunc, void(pointer)): Compiled function. It divides the work itself, and
-            must give the right result on any number of threads. It runs without the GIL, so it must
-            not touch Python objects.
-        argument: Address that is passed to `function`; it must be valid until `run` returns.
-        threads: Number of threads, at least 1. One thread is used if torch has no OpenMP.
+    `function` (numba cfunc, void(pointer)) divides the work itself, for any number of threads, and
+    runs without the GIL, so it must not touch Python objects. Without OpenMP, one thread is used.
     """
     parallel = _parallel() if threads > 1 else None
     if parallel is None:
@@ -58,8 +46,7 @@ _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # releases the GIL during the c
 def _parallel() -> Any:
     """Return the function GOMP_parallel of torch's OpenMP, or None if torch has no OpenMP.
 
-    GNU's, LLVM's and Intel's OpenMP all have this function. It is looked up in libtorch_cpu, which
-    depends on OpenMP, so the file name of OpenMP is not needed.
+    Looked up in libtorch_cpu, which depends on OpenMP: OpenMP's file name is not needed.
     """
     try:
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))

@@ -1,11 +1,8 @@
 """Products of many rows with a small matrix, compiled for this CPU.
 
-The result is computed in tiles of eight rows and two vectors of columns. The sums of a tile are
-computed in registers; then bias and activation are applied, and the tile is stored once. This
-follows Goto and van de Geijn: Anatomy of High-Performance Matrix Multiplication, ACM TOMS 34, 2008.
-But operands are not copied ("packed") for the product, since the small matrix fits in a cache. Rows
-are prefetched. The backward pass reads a block of rows once, for the mask of the activation and all
-gradients. The bits do not depend on the number of threads.
+Tiles are summed in registers (Goto and van de Geijn: Anatomy of High-Performance Matrix
+Multiplication, ACM TOMS 34, 2008), without packing, since the small matrix fits in a cache. The
+bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -50,16 +47,9 @@ _I64, _FLOAT = ir.IntType(64), ir.FloatType()
 def forward(
     x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, add: bool, rectified: bool
 ) -> None:
-    """Compute out = x weight + bias or, if `add`, out += x weight + bias.
+    """Compute out = x weight + bias, or out += x weight + bias if `add`; float32, on the CPU.
 
-    Then, if `rectified`, compute out = max(out, 0). All tensors are float32 on the CPU.
-
-    Parameters:
-        x: Tensor[m, d_in].
-        weight: Tensor[d_in, d_out].
-        bias: Tensor[d_out] or None.
-        out (Tensor[m, d_out]): Result; contiguous.
-        add: Whether the product is added to `out`.
+    Then, if `rectified`, compute out = max(out, 0). `out` is contiguous.
     """
     bias = None if bias is None else bias.contiguous()
     flags = ADD * add | RELU * rectified
@@ -74,18 +64,12 @@ def backward(
     of_x: Tensor | None,
     masked: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the gradients of x weight + bias from the gradient g of the result.
+    """Return the gradients of weight and bias from the gradient g of x weight + bias.
 
     Parameters:
-        x, weight: Operands, as in `forward`.
-        g (Tensor[m, d_out]): Gradient of the result.
         out (Tensor[m, d_out], optional): The result if it was rectified, else None.
         of_x (Tensor[m, d_in], optional): Memory for the gradient of x.
-        masked (Tensor[m, d_out], optional): Memory for the masked gradient: g where `out` is
-            positive, else 0.
-
-    Returns:
-        Tensor[d_in, d_out], Tensor[d_out]: Gradients of weight and bias.
+        masked (Tensor[m, d_out], optional): Memory for g where `out` is positive, else 0.
     """
     x, g = x.contiguous(), g.contiguous()
     turned = weight if of_x is None else weight.T.contiguous()  # only the gradient of x reads it
@@ -106,13 +90,12 @@ def _at(array: Tensor | None) -> int:
 
 
 def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
-    """Run a compiled function on several threads.
+    """Run the compiled function "forward" or "backward" on several threads.
 
     Parameters:
-        name: "forward" or "backward".
         right: The weight or, in the backward pass, its transpose.
         share: Number of rows in one partial sum of the backward pass.
-        others: Entries of the call from index `OUT` on: addresses, sizes and flags.
+        others: Entries of the call from index `OUT` on.
     """
     d_in, d_out = sizes = x.shape[1], right.numel() // x.shape[1]
     of_in, of_out = (tiles(width, x.element_size(), WIDEST) for width in sizes)
@@ -127,11 +110,7 @@ def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
 
 @cache
 def _compiled(name: str) -> Any:
-    """Return `_forward` or `_backward` as a C function. numba caches its code.
-
-    The argument of the C function is the address of its *call*: an int64 array with the addresses
-    and sizes of all operands (`kernels.claims`).
-    """
+    """Return `_forward` or `_backward` as a C function of a call's address (`kernels.claims`)."""
     return cfunc("void(CPointer(int64))")({"forward": _forward, "backward": _backward}[name])
 
 
@@ -199,13 +178,7 @@ def _mask(g, out, into):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _product(rows, left, right, out, bias, flags, tiles):  # type: ignore[no-untyped-def]
-    """Call `_tile` for all rows and all tiles of columns of a result.
-
-    Parameters:
-        rows: Number of rows of the result.
-        left, right, out, bias, flags: As in `_tile`, for the whole result.
-        tiles: Tiles of the columns, from `vectors.tiles`.
-    """
+    """Call `_tile` for all rows of a result, and for all tiles of its columns (`vectors.tiles`)."""
     a, a_step, term_step, terms = left
     (b, b_step), (c, c_step) = right, out
     r = 0
@@ -225,18 +198,16 @@ def _product(rows, left, right, out, bias, flags, tiles):  # type: ignore[no-unt
 def _tile(typing_context, rows, size, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
     """Compute a tile: out[r, :] = epilogue(sum over k < terms of left[r, k] right[k, :]).
 
-    A row r of the tile has two vectors. The epilogue adds the old values of out (if `ADD` is set)
-    and the bias, and applies the activation (if `RELU` is set).
+    A row has two vectors. The epilogue adds old values of out (flag `ADD`) and the bias, and
+    applies the activation (flag `RELU`).
 
     Parameters:
         rows (int): Number of rows: `AT_ONCE` or 1.
         size (int): Bytes of a vector: a power of two from 4 to half of `WIDEST`.
         left (tuple): Address; bytes between two rows; bytes between two terms; number of terms.
         right (tuple): Address; bytes between two terms.
-        out (tuple): Address; bytes between two rows; bytes between the first vector and the second
-            (this distance is the same in `right` and in `bias`).
+        out (tuple): Address; bytes between two rows; bytes between both vectors (also of `right`).
         bias (int): Address, or 0.
-        flags (int): Sum of `ADD` and `RELU`, or 0.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -260,10 +231,7 @@ def _equal(builder, value, number):  # type: ignore[no-untyped-def]
 
 
 def _write_tile(builder, rows, lanes, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
-    """Generate the instructions that compute some rows of a tile (see `_tile`).
-
-    Each row has two vectors of `lanes` numbers.
-    """
+    """Generate the instructions for rows of a tile, each with two vectors of `lanes` numbers."""
     (a, a_step, term_step, terms), (b, b_step), (c, c_step, shift) = left, right, out
     vector = ir.VectorType(_FLOAT, lanes)
     zero = ir.Constant(vector, [0.0] * lanes)

@@ -14,10 +14,9 @@ from plancc_runtime.kernels.base import SparseMatrix
 
 
 class TorchMatrix(SparseMatrix):
-    """A CSR tensor that ``torch.addmm`` multiplies. Indices have 32 bits if the sizes allow this.
+    """A CSR tensor that ``torch.addmm`` multiplies, with 32-bit indices if the sizes allow this.
 
-    If `multiply` adds to its result, or writes only some rows, the product is first computed into a
-    temporary tensor of m rows.
+    To add, or to write only some rows, `multiply` needs a temporary tensor of m rows.
     """
 
     name = "torch"
@@ -42,12 +41,7 @@ class TorchMatrix(SparseMatrix):
         shape: tuple[int, int],
         transposed: bool = False,
     ) -> Self:
-        """Return the matrix of CSR arrays or, if `transposed`, its transpose.
-
-        Parameters:
-            row_ptr, column, value: CSR arrays, on the device of the products.
-            shape: Shape of the matrix that the CSR arrays describe.
-        """
+        """Return the matrix of CSR arrays of this shape or, if `transposed`, its transpose."""
         made = cls.__new__(cls)
         made.shape = (shape[1], shape[0]) if transposed else shape
         made.nnz, made.dtype, made.device = len(value), value.dtype, value.device
@@ -96,10 +90,7 @@ def sampled_product(ptr: Tensor, index: Tensor, g: Tensor, x: Tensor) -> Tensor:
 def _csr(
     ptr: Tensor, index: Tensor, value: Tensor, transposed: bool = False, **options: Any
 ) -> Tensor:
-    """Return a CSR tensor. If `transposed`, `ptr`, `index` and `value` are its CSC arrays.
-
-    `options` are further arguments of torch's function, such as ``size``.
-    """
+    """Return a CSR tensor. If `transposed`, `ptr`, `index` and `value` are its CSC arrays."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse", UserWarning)  # says "is in beta state"
         if transposed:

@@ -12,13 +12,11 @@ _I32, _BYTE = ir.IntType(32), ir.IntType(8).as_pointer()
 
 @cache
 def tiles(width: int, item: int, most: int = 256) -> np.ndarray:
-    """Return the tiles that cover `width` columns of `item` bytes each: int64[tiles, 3].
+    """Return the tiles that cover `width` columns of `item` bytes: int64[tiles, 3].
 
-    A tile has at most `most` bytes and two halves. Each half is a vector, whose size in bytes is a
-    power of two. The result has three numbers for each tile: the bytes of a half, the first column,
-    and the distance in columns from the first half to the second. If the columns of the last tile
-    do not fill two halves, the halves overlap, and both hold the same sums in the overlap. The
-    array is cached forever, since compiled functions use its address.
+    Entries: bytes of a half (a power of two), first column, columns from the first half to the
+    second. Halves of the last tile may overlap. The array is cached forever, since compiled
+    functions use its address.
     """
     found, first = [], 0
     while first < width:

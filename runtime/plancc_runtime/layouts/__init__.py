@@ -1,6 +1,5 @@
 """The products A H and A^T G of a plan, computed by all ranks together.
 
-The *layout* of a plan says how ranks share A and H. `local` is for row plans and edge plans, `grid`
-for process grids, `feature` for feature plans. The other modules have the blocks, exchanges and
-mini-batches that layouts use.
+Modules by *layout*: `local` for row and edge plans, `grid` for process grids, `feature` for feature
+plans.
 """

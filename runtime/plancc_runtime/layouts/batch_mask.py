@@ -1,9 +1,7 @@
 """Masks that select a rank's share of a mini-batch from the rank's slice of the plan.
 
-Every rank draws the same mini-batches, so no index is sent in a step. The sender of a row knows
-which ranks need the row, since it knows the *boundary pins*: the rows of its peers that need its
-rows. A rank also knows the vertices of its halo rows. Pins and vertices are sent once, at the
-start.
+Every rank draws the same mini-batches, so no index is sent in a step. Once, at the start, ranks
+send vertices of halo rows and *boundary pins*: the rows of a receiver that need a sent row.
 
     row j of rank m goes to rank n if the mini-batch keeps a nonzero (i, j) of a row i of rank n
 
@@ -48,15 +46,12 @@ class KeptBlock:
     """The nonzeros and message rows of a rank's slice that are in one block of a mini-batch.
 
     Attributes:
-        nonzeros (int64[m]): Positions of these nonzeros in the arrays of the slice; ascending.
-        rows (int32[m]): For every nonzero, the index of its row in the mini-batch.
-        columns (int32[m]): For every nonzero, the index of its column in the slice.
-        factors (float64[m] or None): For every nonzero, the factor by which its value is
-            multiplied; None if all factors are 1.
-        received (int64[...]): Positions of the block's halo rows among the halo rows of the slice;
-            ascending.
-        sent (int64[...]): Positions of the rows that this rank sends for the block, among the sent
-            rows of the slice; ascending.
+        nonzeros (int64[m]): Positions in the arrays of the slice; ascending.
+        rows (int32[m]): Index of every nonzero's row in the mini-batch.
+        columns (int32[m]): Index of every nonzero's column in the slice.
+        factors (float64[m] or None): Factors of the nonzeros' values; None if all are 1.
+        received (int64[...]): Positions of the block's halo rows among the slice's; ascending.
+        sent (int64[...]): Positions of the block's sent rows among the slice's; ascending.
     """
 
     nonzeros: Int64Array
@@ -74,25 +69,14 @@ class KeptBlock:
         scratch: tuple[Int32Array, Int32Array],
         in_place: bool,
     ) -> tuple[Block, Int64Array, Int64Array]:
-        """Return a block with the nonzeros of this `KeptBlock`.
-
-        The block has only the rows that the mini-batch needs.
+        """Return the block, and positions in `rows` of its outputs and of its inputs, ascending.
 
         Parameters:
-            whole: The slice.
             rows (int64[m]): Rows of the slice that take part in the mini-batch.
-            live (bool[m]): On entry, whether each of `rows` is an output even if it has no
-                nonzeros. On return, whether each of `rows` is an output or an input of the
-                block: this method writes the array.
-            scratch (int32[num_inputs or more], int32[num_halo]): Two arrays. The first has, for
-                each of `rows`, its index in the mini-batch. This method writes to the second,
-                for every halo row of the block, its index in the block.
+            live (bool[m]): Outputs even without nonzeros; overwritten with the outputs and inputs.
+            scratch (int32[num_inputs or more], int32[num_halo]): Index in the mini-batch of each of
+                `rows`; memory for halo rows' indices.
             in_place: Whether all rows of the slice are inputs, so that no row must be copied.
-
-        Returns:
-            block (Block): The block.
-            outputs, inputs (int64[...]): Positions in `rows` of the block's outputs, and of its
-                inputs; ascending.
         """
         assert whole.halo is not None
         place = (rows, whole.num_inputs) if in_place else (rows[:0], 0)
@@ -131,15 +115,11 @@ class LocalBatch:
         rows (int64[m]): Local rows of the slice that are in at least one block; ascending.
         targets (bool[m]): Whether the output of each of `rows` counts for the loss.
         blocks: The block of every layer, or one block that all layers share.
-        halos (list of int64[halo rows]): For every block, the positions of its halo rows among the
-            halo rows of the slice.
-        sents (list of int64[sent rows]): For every block, the positions of the rows that this rank
-            sends, among the sent rows of the slice.
+        halos, sents (lists of int64[...]): Positions of each block's halo and sent rows in the
+            slice.
         inputs (int64[...]): Local rows that are inputs of the first block.
-        outputs (int64[...] or None): Positions in `rows` of the outputs of the last block; None if
-            all of `rows` are outputs.
-        seeds: Seeds of the batch if the task draws them, else None. The rows of the seeds are the
-            targets.
+        outputs (int64[...] or None): Positions in `rows` of the last block's outputs; None: all.
+        seeds: Seeds whose rows are the targets, if the task draws seeds; else None.
     """
 
     rows: Int64Array
@@ -161,14 +141,9 @@ class LocalBatch:
         scratch: tuple[Int32Array, Int32Array],
         which: RowsOfBlocks,
     ) -> LocalBatch:
-        """Return this rank's share of a mini-batch.
+        """Return this rank's share of a mini-batch with the blocks `kept`.
 
-        Parameters:
-            whole: The slice.
-            rows, targets: Values of the attributes of these names.
-            kept: For every block, the nonzeros and message rows that are in the block.
-            scratch: Scratch memory, as in `KeptBlock.of`.
-            which: Which rows each block has; see `RowsOfBlocks`.
+        `scratch` is as in `KeptBlock.of`; `which` says which rows each block has.
         """
         live = targets | (which == "all")
         made = [  # from the last block back: a block marks the rows that the block before computes
@@ -189,21 +164,10 @@ class LocalBatch:
 class BatchMask:
     """Selects a rank's share of mini-batches from its slice: rows, nonzeros and messages.
 
-    The constructor is collective.
-
-    Besides the slice, an instance takes 4 bytes of memory per nonzero of the rank, 8 bytes per
-    boundary pin, and 24 bytes per vertex that the rank knows. The time per batch is proportional to
-    the batch's vertices, and to the number of the rank's peers.
-
-    A sampler may list the nonzeros of a batch (`plancc.sampling.Batch.listed`). Then the time is
-    also proportional to these nonzeros. The first such batch takes 4 bytes more per nonzero and per
-    pin, unless the nonzeros of every row are sorted by vertex. If the nonzeros are not listed, the
-    time is also proportional to all nonzeros in the rows of the batch's vertices.
-
-    Parameters:
-        part: The slice of a row plan. Part k must be on rank k.
-        transport: Transport over which the vertices of halo rows and the boundary pins are
-            exchanged once, when the instance is made.
+    The constructor is collective, and part k must be on rank k. An instance takes 4 bytes per
+    nonzero of the rank, 8 per boundary pin, and 24 per known vertex; listed batches
+    (`plancc.sampling.Batch.listed`) take 4 more per nonzero and pin, unless rows are sorted by
+    vertex.
     """
 
     def __init__(self, part: Block, transport: Transport) -> None:
@@ -239,10 +203,7 @@ class BatchMask:
     def _by_vertex(self) -> Int32Array:
         """For every row, the order that sorts its nonzeros by the vertex of the column.
 
-        The array is int32[number of nonzeros + number of boundary pins]; the module's docstring
-        explains boundary pins. It has an entry for each nonzero of the first row, then of the
-        second row, and so on. An entry is a position in the row. The array is empty if the nonzeros
-        of every row are sorted by vertex already.
+        int32[nonzeros + boundary pins]: positions in the row. Empty if every row is sorted already.
         """
         found, ascending = order_by_vertex(self._ptr, self._columns, self._vertices)
         return np.empty(0, np.int32) if ascending else found
@@ -252,9 +213,7 @@ class BatchMask:
     ) -> LocalBatch:
         """Return this rank's share of `batch`. Not collective.
 
-        Parameters:
-            clock: Clock that counts the time of the draw under the name "draw"; None: no clock.
-            which: Which rows each block has; see `RowsOfBlocks`.
+        `clock` counts the time of the draw as "draw".
         """
         with (clock or Clock())("draw"):
             vertices = batch.vertices()  # draws the blocks too if the batch is `listed`
@@ -281,12 +240,9 @@ class BatchMask:
         return self._part.halo
 
     def _places(self, vertices: Int32Array | None) -> Int64Array:
-        """Return the positions in `_vertices` of the given vertices, ascending: int64[m].
+        """Return the positions of the vertices in `_vertices`, ascending: int64[m].
 
-        Vertices that this rank does not know are left out.
-
-        Parameters:
-            vertices: Vertices to look up; None for all vertices that this rank knows.
+        Vertices that this rank does not know are left out; None stands for all that it knows.
         """
         if vertices is None:
             return np.arange(len(self._vertices))
@@ -295,11 +251,9 @@ class BatchMask:
         return found
 
     def _block(self, batch: Batch, block: int, members: Int64Array) -> KeptBlock:
-        """Return the nonzeros of a block of the mini-batch, and the rows that its messages send.
+        """Return block number `block` of the mini-batch: its nonzeros and its message rows.
 
-        Parameters:
-            block: Index of the block.
-            members: Positions of the mini-batch's vertices in `_vertices`.
+        `members` are positions in `_vertices`.
         """
         part, number = self._part, self._number
         factors: Floats | None
@@ -320,13 +274,10 @@ class BatchMask:
         return KeptBlock(nonzeros, rows[:local], columns, factors, distinct(halo), sent)
 
     def _listed(self, layer: BatchLayer) -> tuple[Int64Array, Int32Array, Floats]:
-        """Return the nonzeros of a sampled block that this rank knows.
+        """Return a sampled block's nonzeros in own rows, and its boundary pins.
 
-        They are the nonzeros in own rows, and the boundary pins (see the module's docstring).
-
-        Returns:
-            int64[m], int32[m], float64[m]: For every nonzero, its position in `_columns`
-                (ascending), the index of its row in the mini-batch, and its factor.
+        Per nonzero: position in `_columns` (ascending), index of its row in the mini-batch, and
+        factor; int64[m], int32[m], float64[m].
         """
         assert layer.places is not None
         assert layer.factors is not None
@@ -350,20 +301,15 @@ class BatchMask:
 def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
     """Search a CSR matrix for the nonzeros of a sampled block.
 
+    Return each nonzero's position in the matrix (int64[m]; -1 if missing), its row in the
+    mini-batch (int32[m]), and whether none is missing and positions ascend.
+
     Parameters:
-        at: For every row of the block, the index of the same row in the CSR matrix; -1 if the
-            matrix lacks the row.
-        layer: Row pointers of the block, and for every nonzero the vertex of its column and its
-            position in the row.
-        csr: Row pointers and columns of the matrix, `BatchMask._by_vertex`, and the vertex of every
-            column.
+        at: Index in the CSR matrix of every row of the block; -1 if missing.
+        layer: Row pointers of the block; every nonzero's column vertex and position in the row.
+        csr: Row pointers and columns of the matrix, `BatchMask._by_vertex`, column vertices.
         num_own: Number of own rows, which are the first rows of the matrix.
         number: For every row of the matrix, its index in the mini-batch.
-
-    Returns:
-        int64[m]: For every nonzero, its position in the CSR matrix; -1 if the matrix lacks it.
-        int32[m]: For every nonzero, the index of its row in the mini-batch.
-        bool: Whether no nonzero is missing and all positions ascend.
     """
     (layer_ptr, layer_columns, layer_places), (ptr, columns, by_vertex, vertices) = layer, csr
     found = np.empty(layer_ptr[-1], dtype=np.int64)
@@ -402,15 +348,8 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
 def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
     """Return the nonzeros in the rows `places` and in columns of the mini-batch, in CSR order.
 
-    Parameters:
-        ptr, columns: CSR arrays of the matrix.
-        places: Indices of rows of the matrix; all these rows are in the mini-batch.
-        number: For every row and column of the matrix, its index in the mini-batch; -1 if it is not
-            in the mini-batch.
-
-    Returns:
-        int64[m], int32[m], int32[m]: For every nonzero, its position in `columns`, and the indices
-            of its row and of its column in the mini-batch.
+    For each: position in `columns`, and row and column in the mini-batch: int64[m], int32[m],
+    int32[m]. `number` has the mini-batch's index of every row and column, or -1.
     """
     most = 0
     for i in places:
@@ -431,12 +370,9 @@ def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
-    """Return the columns of some nonzeros, and the same columns split into own and halo columns.
+    """Return the columns of some nonzeros, int32[m], and among them the own and the halo columns.
 
-    Returns:
-        int32[m]: The column of every nonzero.
-        int64[own]: The own columns among them (the columns below `num_rows`).
-        int64[m - own]: For every other column, the index of its halo row, from 0.
+    Own columns are below `num_rows`; halo columns are numbered from 0: int64 each.
     """
     columns = np.empty(len(nonzeros), dtype=np.int32)
     for k in range(len(nonzeros)):  # a separate loop: its cache misses overlap
@@ -454,19 +390,15 @@ def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
 def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) -> Any:
     """Drop the rows that a block does not need, and number its rows and columns.
 
+    Return outputs and inputs (positions in the batch), the block's column of every batch row,
+    int32[m], and the block's `row_ptr` and `column`.
+
     Parameters:
-        parts: The row and the column of every nonzero, the positions of the block's halo rows among
-            the halo rows of the slice, and the rows of the slice that this rank sends.
+        parts: Row and column of every nonzero, positions of halo rows, and sent rows.
         num_rows: Number of rows of the slice.
         live, scratch: As in `KeptBlock.of`.
-        place: Two values. If all rows of the slice are inputs of the block: for every row of the
-            batch, its column in the block, and the number of own columns. Otherwise an empty array
-            and 0.
-
-    Returns:
-        A pair, the outputs and the inputs, as positions among the rows of the batch (int64[...]
-        each). Then, for every row of the batch, its column in the block (int32[m]); then `row_ptr`
-        and `column` of the block.
+        place: If all rows are inputs, every batch row's column and the number of own columns; else
+            an empty array and 0.
     """
     (rows, columns, received, sent), (number, slot), n = parts, scratch, len(live)
     for k in range(len(received)):
@@ -506,12 +438,9 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
 
 
 def _boundary(part: Block, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:
-    """Learn the vertices of halo rows and the boundary pins from the other ranks. Collective.
+    """Receive the vertices of halo rows, int32[halo rows], and the boundary pins. Collective.
 
-    Returns:
-        halo (int32[halo rows]): Vertices of the halo rows.
-        pin_ptr, pins (int64[sent rows + 1], int32[pins]): ``pins[pin_ptr[k]:pin_ptr[k + 1]]`` are
-            the vertices of the receiver whose rows need the sent row k.
+    ``pins[pin_ptr[k]:pin_ptr[k + 1]]`` are the receiver's vertices whose rows need the sent row k.
     """
     halo = halo_vertices(part, transport)
     foreign = np.flatnonzero(part.column >= part.num_inputs)

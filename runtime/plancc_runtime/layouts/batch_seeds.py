@@ -17,8 +17,7 @@ class Seeds(ABC):
 
     Attributes:
         rows (int64[m]): Local rows of the slice whose outputs count for the loss; ascending.
-        size: Number of seeds of the mini-batch on all ranks. In link prediction, for example, a
-            seed is a pair of vertices.
+        size: Number of seeds on all ranks; in link prediction, a seed is a pair of vertices.
         total: Divisor that turns the sum of the losses over all ranks into the mean loss.
     """
 
@@ -30,12 +29,8 @@ class Seeds(ABC):
     def kept(self, block: OwnedBlock, column: Int32Array, vertices: Int32Array) -> OwnedBlock:
         """Return the block without the nonzeros that the mini-batch must not aggregate over.
 
-        In link prediction, these nonzeros are the edges that join the two vertices of a pair of the
-        mini-batch.
-
-        Parameters:
-            column (int32[nonzeros]): Column of every nonzero of the slice.
-            vertices (int32[columns]): Vertex of every column.
+        In link prediction, these are the edges of its pairs of vertices. `column` has the column of
+        every nonzero of the slice, `vertices` the vertex of every column.
         """
 
 
@@ -45,7 +40,5 @@ class SeedDraws(Protocol):
     def drawn(self, sampler: Any, number: int) -> Rounds[Seeds]:
         """Return this rank's share of the seed vertices of mini-batch `number`. Collective.
 
-        Parameters:
-            sampler: Sampler that draws the rows that the seeds need.
-            number: Index of the mini-batch in the run, from 0.
+        `sampler` draws the rows that the seeds need.
         """

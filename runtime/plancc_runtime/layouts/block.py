@@ -1,8 +1,7 @@
 """A block is the matrix of one layer on one rank, with the exchanges that its product needs.
 
-A plan's slice is one block that all layers use. A block may be rectangular: it has fewer outputs
-than inputs if only some rows of a layer's output are needed. The block of an edge plan also has
-folded rows, below its outputs. A folded row is a partial sum for an output of another rank.
+Outputs are fewer than inputs if only some rows of a layer's output are needed. A folded row, in
+edge plans, is a partial sum for another rank's output.
 
             own inputs       halo rows
           +------------+---------------+
@@ -31,14 +30,11 @@ NONZEROS = ("plan", "edges", "closed")
 
 @dataclass(frozen=True, eq=False)
 class Nonzeros:
-    """For every row of some messages, the numbers (ids) of nonzeros in the row's column.
-
-    These are the nonzeros that the receiver of the row has in this column; `Numbering` says how
-    they are numbered. For row r, the numbers are ``number[ptr[r]:ptr[r + 1]]``, ascending.
+    """For every row of some messages, the serial numbers of the receiver's nonzeros in its column.
 
     Attributes:
-        ptr (int64[rows + 1]): Bounds, in `number`, of the range of every row.
-        number (int32[nonzeros]): The numbers.
+        ptr (int64[rows + 1]): Row r has the numbers ``number[ptr[r]:ptr[r + 1]]``, ascending.
+        number (int32[nonzeros]): The numbers, as in `Numbering`.
     """
 
     ptr: Int64Array
@@ -49,18 +45,13 @@ class Nonzeros:
 class Numbering:
     """Serial numbers of message rows, and of nonzeros in halo columns, for the draws of samples.
 
-    Every random draw of `layouts.boundary` is a function of these serial numbers. They are assigned
-    in the whole block, and do not change when rows are dropped from the block. So a row has the
-    same draws in the smaller block as in the whole block.
+    Assigned in the whole block, and kept when rows are dropped, so that draws do not change.
 
     Attributes:
-        received, sent (int32[num_halo], int32[sent rows]): For every halo row, and for every sent
-            row, its position in its message, before any row is dropped.
-        uses: For every halo row, the serial numbers of the nonzeros in its column. In the whole
-            block, the nonzeros of a column are numbered from 0, by ascending row. None if boundary
-            edges are not sampled.
-        uses_sent: For every sent row, the serial numbers of the nonzeros that the receiver has in
-            the row's column. None if boundary edges are not sampled.
+        received, sent (int32[num_halo], int32[sent rows]): Position of every row in its message.
+        uses: Nonzeros in every halo row's column, from 0 by row; None without boundary edge
+            sampling.
+        uses_sent: For every sent row, the receiver's `uses`.
     """
 
     received: Int32Array
@@ -75,34 +66,24 @@ class Block(WithColumns):
 
     Attributes:
         inputs (int32[num_inputs]): Vertex of every own row of the layer's input.
-        outputs (int64[num_outputs] or None): For every own row of the layer's output, its position
-            among the inputs, ascending. None if outputs and inputs are the same rows. In a process
-            grid (`layouts.grid_block`), the column in which the row has its diagonal entry; -1 if
-            another rank has this column.
-        row_ptr, column, value (int64[num_local_rows + 1], int32[nonzeros], float[nonzeros]): Local
-            CSR. Rows are numbered [own outputs | folded rows], columns [own inputs | halo rows].
-            The columns of a row are distinct. Only own outputs have nonzeros on the diagonal.
+        outputs (int64[num_outputs] or None): Positions of own output rows among the inputs,
+            ascending; None if these are the same rows. In a process grid, columns of the diagonal
+            entries, or -1.
+        row_ptr, column, value: CSR with rows [own outputs | folded rows] and columns [own inputs |
+            halo rows]; columns are distinct in a row, and only own outputs have diagonal nonzeros.
         expand: Exchange that sends input rows to the peers and receives halo rows.
-        self_loops: Whether normalising added the nonzeros on the diagonal. If true, these nonzeros
-            do not count as edges.
+        self_loops: Whether normalising added the diagonal nonzeros, which then are no edges.
         halo (int32[num_halo] or None): Vertex of every halo row; None if no random draw needs it.
-            Boundary sampling, dropout of nonzeros, and mini-batches need it.
-        numbering: Serial numbers of rows and nonzeros for random draws; None if the boundary is not
-            sampled.
-        edges (int64[num_local_rows] or None): Number of edges of every row, if the block lacks some
-            of these edges. `boundary.draw` stores the number of edges before the draw.
-            `whole_counts.with_whole_rows` stores the number of edges on all ranks.
-        closed_edges (int64[num_local_rows] or None): Number of edges of every row on all ranks,
-            plus 1 if the row has no edge to itself.
-        scale: Factors by which `boundary.draw` multiplied edges in own columns and edges in halo
-            columns.
-        factor (float64[nonzeros] or None): Factors by which a mini-batch multiplied the values;
-            None if all factors are 1.
-        columns: Data of the nonzeros that layers read beside the values: arrays with one entry per
-            nonzero, by name. If there is an array "relation", a row may have several nonzeros in
-            one column of the matrix.
-        fold: Exchange that sends folded rows to their owners, and receives partial sums of own
-            outputs; None if no rank has folded rows.
+        numbering: Serial numbers for random draws; None if the boundary is not sampled.
+        edges (int64[num_local_rows] or None): Edges of every row before `boundary.draw`, or on all
+            ranks; None if the block has them all.
+        closed_edges (int64[num_local_rows] or None): Edges on all ranks, plus a missing one to
+            itself.
+        scale: Factors by which `boundary.draw` multiplied edges in own and in halo columns.
+        factor (float64[nonzeros] or None): A mini-batch's factors of the values; None if all are 1.
+        columns: Further data of the nonzeros, by name; with "relation", columns may repeat in a
+            row.
+        fold: Exchange that sends folded rows to their owners; None if no rank has folded rows.
     """
 
     inputs: Int32Array
@@ -124,14 +105,7 @@ class Block(WithColumns):
     def of_part(
         cls, part: Part, self_loops: bool, factor: npt.NDArray[np.float64] | None = None
     ) -> Block:
-        """Return the block that has all rows and nonzeros of a plan's slice.
-
-        All layers can use this block.
-
-        Parameters:
-            part: The slice.
-            self_loops, factor: Values of the attributes of these names.
-        """
+        """Return the block with all rows and nonzeros of a plan's slice, for all layers."""
         return cls(
             inputs=part.global_id,
             outputs=None,
@@ -181,18 +155,12 @@ class Block(WithColumns):
     def with_coefficients(self, name: str, dtype: npt.DTypeLike = np.float64) -> Block:
         """Return the block with the values that `name` selects.
 
-        Unless `name` is "plan", a diagonal that normalising added is removed. In a block that
-        `boundary.draw` sampled, a mean divides by the number of edges before the draw, and edges
-        are multiplied by `scale`. So the expected values of sums and means equal the values in the
-        whole block. In a mini-batch, the values of "sum" are multiplied by `factor`, and a mean is
-        over the edges that the batch keeps.
+        "plan" keeps the values; all others drop a diagonal that normalising added. "sum": 1 per
+        edge, times a mini-batch's `factor`. "mean": 1 / (edges of the row). "closed-mean": mean
+        over edges and own vertex, with a diagonal in every own row.
 
-        Parameters:
-            name: "plan": the plan's values. "sum": 1 for every edge. "mean": 1 / (number of edges
-                of the row). "closed-mean": the mean over the edges and the row's own vertex, for
-                which every own row gets a diagonal nonzero.
-            dtype: Type of the values that this method computes. The plan's values keep their type,
-                and values that are multiplied by a factor are float64.
+        In a block from `boundary.draw`, means divide by the edges before the draw, and edges are
+        multiplied by `scale`, which keeps the expected values.
         """
         if name == "plan":
             return self
@@ -217,14 +185,10 @@ class Block(WithColumns):
         return replace(block, value=value)
 
     def with_nonzeros(self, name: str) -> Block:
-        """Return the block with the nonzeros that a name in `NONZEROS` selects.
+        """Return the block with the nonzeros that `name` selects; messages do not change.
 
-        Messages do not change.
-
-        Parameters:
-            name: "plan": all nonzeros of the plan. "edges": all nonzeros except a diagonal that
-                normalising added. "closed": the edges, and a diagonal nonzero in every own row. If
-                the row has no edge to itself, this nonzero has the value 1.
+        "edges" drops a diagonal that normalising added; "closed" then adds missing diagonal
+        nonzeros, with value 1, in own rows; "plan" keeps all nonzeros.
         """
         if name == "plan":
             return self
@@ -232,10 +196,7 @@ class Block(WithColumns):
         return edges if name == "edges" else edges.closed()
 
     def closed(self) -> Block:
-        """Return the block with a diagonal nonzero in every own row.
-
-        Diagonal nonzeros that the block lacks are added with value 1.
-        """
+        """Return the block with a diagonal nonzero, 1 if it is added, in every own row."""
         loops = np.concatenate([[0], np.cumsum(self._diagonal())])[self.row_ptr]
         places = self.output_places()
         missing = np.flatnonzero((np.diff(loops[: self.num_outputs + 1]) == 0) & (places >= 0))
@@ -252,12 +213,9 @@ class Block(WithColumns):
         )
 
     def whole_degree(self, nonzeros: str) -> Int64Array:
-        """Return, for every row, the number of its nonzeros on all ranks: int64[num_local_rows].
+        """Return the number of nonzeros of every row on all ranks: int64[num_local_rows].
 
-        `layouts.whole_counts` must have counted these nonzeros before.
-
-        Parameters:
-            nonzeros: Name in `NONZEROS`.
+        `layouts.whole_counts` must have counted these nonzeros, named in `NONZEROS`, before.
         """
         closed = nonzeros == "closed" or (nonzeros == "plan" and self.self_loops)
         counts = self.closed_edges if closed else self.edges
@@ -287,14 +245,9 @@ class Block(WithColumns):
 
 @njit(cache=True, nogil=True)
 def _edges(row_ptr: Any, column: Any, diagonal: Any) -> Any:
-    """Select the nonzeros that are not on the diagonal.
+    """Return row pointers without the diagonal, and whether each nonzero is kept.
 
-    Parameters:
-        diagonal (int64[own rows]): For every own row, the column of its diagonal. Rows after the
-            own rows have no diagonal.
-
-    Returns:
-        int64[rows + 1], bool[nonzeros]: New row pointers, and whether each nonzero is kept.
+    `diagonal` has the column of every own row's diagonal; later rows have none.
     """
     new_ptr = np.zeros(len(row_ptr), dtype=np.int64)
     kept = np.empty(len(column), dtype=np.bool_)

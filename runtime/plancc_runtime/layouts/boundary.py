@@ -7,22 +7,12 @@
     DropEdge (Rong et al. 2020)               all edges                 q             1/q
 
 All three keep the expected product: E[A~ H] = A H, where A~ is the sampled matrix. (Rong et al.
-normalise the remaining edges again, which changes the expected product.) In boundary sampling and
-boundary edge sampling, a draw is a function of seed, epoch, sender, receiver and position in the
-message. In DropEdge, it is a function of seed, epoch and the edge's two vertices. So no index is
-sent. Positions are counted in the messages of the whole block (`block.Numbering`). This means that
-the draws for a row do not change if dead rows (`layouts.live`) are removed from the block.
+normalise the remaining edges again, which changes the expected product.)
 
-- In boundary sampling, the sender and the receiver of a message both draw which of its rows are
-  sent.
-- In boundary edge sampling, every halo row has one draw for each nonzero in its column. Draw k
-  decides whether nonzero k is kept. The sender knows from the start which nonzeros the receiver has
-  in that column (`ready_to_draw`). If the draws keep none of these nonzeros, the sender does not
-  send the row.
-- DropEdge drops the same edges for every partition. It treats edges in halo columns like all other
-  edges. So nearly all halo rows are sent, as in Table 9 of Wan et al.
-
-Layers with the same block share the sample of an epoch.
+No index is sent: draws are functions of seed, epoch, sender, receiver and position in the message
+of the whole block or, in DropEdge, of seed, epoch and the edge's vertices. In boundary edge
+sampling, the sender knows the nonzeros in a row's column, and drops the row with the last of them.
+DropEdge sends nearly all halo rows, as in Table 9 of Wan et al.
 """
 
 from __future__ import annotations
@@ -48,24 +38,19 @@ _NO_NONZEROS = Nonzeros(np.zeros(1, np.int64), np.empty(0, np.int32))
 
 
 def ready_to_draw(block: Block, sampling: Sampling, transport: Transport) -> Block:
-    """Return the block with all arrays that this rank needs to draw samples. Collective.
+    """Return the block with `halo` and `numbering`, which this rank needs for draws. Collective.
 
-    The arrays are `halo` and `numbering`. This function is called once, at the start, for the whole
-    block; `live.live_blocks` then updates the arrays. For every halo row, 4 bytes are sent (its
-    vertex). Boundary edge sampling needs 4 more bytes per halo row, and 4 bytes per nonzero in a
-    halo column.
+    Called once, for the whole block. Per halo row, 4 bytes are sent; boundary edge sampling sends 4
+    more, and 4 per nonzero in a halo column.
     """
     block = replace(numbered(block, sampling), halo=halo_vertices(block, transport))
     return with_uses_sent(block, transport)
 
 
 def numbered(block: Block, sampling: Sampling) -> Block:
-    """Return the block with a `Numbering`: the serial numbers on which random draws depend.
+    """Return the whole block with the serial numbers on which random draws depend. Not collective.
 
-    Its attribute `uses_sent` is None, since other ranks must send it. Not collective.
-
-    Parameters:
-        block: The block of all rows.
+    `Numbering.uses_sent` is None, since other ranks must send it.
     """
     uses = None
     if sampling.boundary_edges is not None:
@@ -78,9 +63,9 @@ def numbered(block: Block, sampling: Sampling) -> Block:
 
 
 def with_uses_sent(block: Block, transport: Transport) -> Block:
-    """Return the block with `Numbering.uses_sent`: for each sent row, the receiver's `uses`.
+    """Return the block with `Numbering.uses_sent`, the receivers' `uses`. Collective.
 
-    Collective. If the block has no `Numbering.uses`, return it unchanged.
+    A block without `Numbering.uses` is returned unchanged.
     """
     numbering = block.numbering
     if numbering is None or numbering.uses is None:
@@ -94,15 +79,13 @@ def with_uses_sent(block: Block, transport: Transport) -> Block:
 class Sample:
     """The random sample of a block's messages, halo rows and nonzeros that one epoch uses.
 
-    All nonzeros in own columns are kept, except those that DropEdge drops. Their order stays the
-    same. Layers that take maxima or compute attention do not multiply the kept rows by a factor.
+    Layers that take maxima or compute attention do not multiply the kept rows by a factor.
 
     Attributes:
         whole: The block that the sample is drawn from.
         expand: The messages of the kept rows.
         received (bool[halo rows of `whole`]): Whether each halo row is kept.
-        scale: Factor by which edges in own columns are multiplied, and factor by which edges in
-            halo columns are multiplied.
+        scale: Factors of edges in own columns, and in halo columns.
         keeps_own: Whether all nonzeros in own columns are kept.
     """
 
@@ -116,9 +99,9 @@ class Sample:
 
     @cached_property
     def block(self) -> Block:
-        """The block of the kept rows and nonzeros. Its values are multiplied by the factors.
+        """The block of the kept rows and nonzeros, whose values are multiplied by the factors.
 
-        `Block.with_coefficients` needs the attributes `edges` and `scale` of this block.
+        Its attributes `edges` and `scale` are for `Block.with_coefficients`.
         """
         whole = self.whole
         number = places(self.received) + np.int32(whole.num_inputs)
@@ -152,15 +135,10 @@ class Sample:
         )
 
     def kept_halo_part(self, part: csr_matrix) -> csr_matrix:
-        """Return the transposed matrix of the kept nonzeros in halo columns.
+        """Return the transpose of the kept nonzeros in halo columns, times ``scale[1]``.
 
-        Its values are multiplied by the second entry of `scale`, which makes up for dropped rows
-        and nonzeros. The result is a csr_matrix[kept halo rows, local rows]. `keeps_own` must be
-        true. The time is proportional to the number of nonzeros in the columns of the kept halo
-        rows.
-
-        Parameters:
-            part: `matrices.halo_part` of the whole block, with any coefficients.
+        csr_matrix[kept halo rows, local rows]; `part` is `matrices.halo_part` of the whole block.
+        `keeps_own` must be true.
         """
         rate, key, uses = self._nonzeros
         scale = self.scale[1]
@@ -171,13 +149,9 @@ class Sample:
 
 
 def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
-    """Return the sample of one epoch.
+    """Return the sample of one epoch. Not collective: every rank draws for its own messages.
 
-    Not collective: every rank draws for the messages that it sends and receives. Each rate of
-    `sampling` is the probability of keeping a row or a nonzero of one kind; None means 1.
-
-    Parameters:
-        block: A block from `ready_to_draw`, or from `live.live_blocks` of such a block.
+    The block comes from `ready_to_draw`, or from `live.live_blocks` of such a block.
     """
     rows, nonzeros, edges = (
         1.0 if rate is None else float(rate)
@@ -215,11 +189,10 @@ def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
 
 
 def expected_rows(block: Block, sampling: Sampling) -> float:
-    """Return the expected number of rows that this rank sends in a sample.
+    """Return the expected number of rows that this rank sends: the sum of p (1 - (1 - q)^u).
 
-    A row is sent with probability p (1 - (1 - q)^u). Here u is the number of nonzeros that the
-    receiver has in the row's column, p is the rate of boundary rows, and q is the rate of boundary
-    edges.
+    p and q are the rates of boundary rows and boundary edges; u is the receiver's number of
+    nonzeros in the row's column.
     """
     rows = float(block.expand.send.volume)
     if sampling.boundary_edges is not None:
@@ -251,11 +224,9 @@ def _row_keys(key: Any, peers: Any, ptr: Any, place: Any, rank: int, receives: b
     """Return a random key for every row of this rank's messages: uint64[rows].
 
     Parameters:
-        key: Random key of the epoch.
         peers: The other rank of every message.
         ptr: Message k has the rows ``ptr[k]:ptr[k + 1]``.
         place: For every row, its position in the message before dead rows were removed.
-        rank: This rank.
         receives: Whether this rank receives the messages; else it sends them.
     """
     keys = np.empty(ptr[-1], dtype=np.uint64)
@@ -268,11 +239,7 @@ def _row_keys(key: Any, peers: Any, ptr: Any, place: Any, rank: int, receives: b
 
 @njit(cache=True, nogil=True)
 def _drawn(keys: Any, rate: float) -> Any:
-    """Draw whether each row is kept, with probability `rate`: bool[rows].
-
-    Parameters:
-        keys: A random key for every row, from `_row_keys`.
-    """
+    """Draw from the keys of `_row_keys` whether each row is kept: bool[rows]."""
     kept = np.empty(len(keys), dtype=np.bool_)
     for r in range(len(keys)):
         kept[r] = unit(keys[r]) < rate
@@ -283,10 +250,7 @@ def _drawn(keys: Any, rate: float) -> Any:
 def _any_kept(keys: Any, ptr: Any, number: Any, rate: float) -> Any:
     """Draw whether at least one nonzero in each row's column is kept: bool[rows].
 
-    Parameters:
-        keys: A random key for every row, from `_row_keys`.
-        ptr, number: Which nonzeros are in the columns of the rows, as in `block.Nonzeros`.
-        rate: Probability of keeping a nonzero.
+    `ptr` and `number` are as in `block.Nonzeros`; `rate` is the probability of keeping a nonzero.
     """
     kept = np.zeros(len(keys), dtype=np.bool_)
     for r in range(len(keys)):
@@ -318,20 +282,17 @@ def _kept(
 ) -> Any:
     """Draw which nonzeros of a block are kept.
 
+    Return their `row_ptr`, `column` and `value`, and every row's number of edges before the draw.
+
     Parameters:
-        row_ptr, column, value, inputs, self_loops: Attributes of the block.
         places: For every output, its position among the inputs.
-        number: For every halo row, its column in the sample; -1 if the halo row is not kept.
+        number: Column of every halo row in the sample; -1 if the row is not kept.
         nonzero_rate, edge_rate: Probabilities of keeping a nonzero in a halo column, and an edge.
         pin_key: A random key for every halo row.
-        pin_ptr, pin: Which nonzeros are in each halo column, as in `block.Nonzeros`.
+        pin_ptr, pin: Nonzeros in each halo column, as in `block.Nonzeros`.
         edge_key: Random key of the edges.
         halo: Vertex of every halo row; empty if `edge_rate` is 1.
         scale, halo_scale: Factors of edges in own columns, and in halo columns.
-
-    Returns:
-        `row_ptr`, `column` and `value` of the kept nonzeros, and the number of edges that every row
-        had before the draw.
     """
     num_rows, num_inputs = len(row_ptr) - 1, len(inputs)
     new_ptr = np.zeros(num_rows + 1, dtype=np.int64)
@@ -384,18 +345,10 @@ def _kept_rows(
     pin: Any,
     scale: float,
 ) -> Any:
-    """Draw which nonzeros in halo columns are kept, given the transpose of these columns.
+    """Draw the same nonzeros in halo columns as `_kept`, from CSR arrays of the transpose.
 
-    This function keeps the same nonzeros as `_kept`.
-
-    Parameters:
-        row_ptr, column, value: CSR arrays of the transpose; its rows are the halo rows.
-        received: Whether each halo row is kept.
-        nonzero_rate, pin_key, pin: As in `_kept`.
-        scale: Factor by which the values are multiplied.
-
-    Returns:
-        `row_ptr`, `column` and `value` of the kept rows of the transpose.
+    Return the CSR arrays of the kept rows. `received` says which rows (halo rows) are kept, and
+    `scale` multiplies the values.
     """
     rows = size = 0
     for c in range(len(received)):

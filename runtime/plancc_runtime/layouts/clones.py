@@ -1,10 +1,8 @@
-"""DistGNN's vertex clones: every rank computes with copies of other ranks' vertices (Md et al.
-2021, Section 5).
+"""DistGNN's vertex clones: ranks compute with copies of vertices (Md et al. 2021, Section 5).
 
-A rank has a *clone* of every vertex that is a row or a column of its nonzeros. Own rows are the
-*roots* of the paper's trees. *Leaves* are vertices of other ranks that are halo rows, folded rows
-or both. Each clone has a row h of the layer's input. From these rows, the rank computes a row z for
-each clone with its own nonzeros alone, and applies the dense layer to z.
+A rank has a *clone* of every vertex that is a row or a column of its nonzeros: own rows are
+*roots*; halo rows and folded rows, of other ranks' vertices, are *leaves*. From the clones' rows h,
+the rank computes a row z for each clone, and applies the dense layer to z.
 
                      own rows   leaves                      z = P h + s h
                    +----------+--------+
@@ -13,18 +11,16 @@ each clone with its own nonzeros alone, and applies the dense layer to z.
         leaves     |          |        |       diagonal nonzero is in P already
                    +----------+--------+
 
-In the paper's variant 0c, no row is sent. In variant cd-r (`DelayedSums`), the vertices that have
-leaves are divided into r bins. Bin k has a turn in every epoch e with e % r = k. In such an epoch,
-the leaves of the bin send their partial sums P h to the root. In epoch e + r, the root adds these
-sums to its z. It then sends its z, the *total*, to the leaves. From epoch e + 2 r on, the leaves
-use this total instead of their own z:
+In variant 0c, no row is sent. In variant cd-r (`DelayedSums`), vertices with leaves are divided
+into r bins. In the turns of bin k (epochs e with e % r = k), leaves send partial sums P h to the
+root. In epoch e + r, the root adds them to its z, and sends z, the *total*, to the leaves:
 
     epoch     e             e + r                         e + 2 r
     leaf      P h ----.                            .----> z = z of the root
     root               `--> z = P h + s h + sums -'
 
-In the epochs between two turns of its bin, a vertex uses the rows that it received last. The
-backward pass treats received rows as constants, so gradients are not sent to other ranks.
+Between turns, a vertex uses the rows that it received last. The backward pass sends nothing:
+received rows are constants.
 """
 
 from __future__ import annotations
@@ -71,14 +67,10 @@ class Clones:
     """One rank's clones.
 
     Attributes:
-        block: The matrix P. Its rows and columns are the clones, numbered [own rows | leaves], and
-            it has no messages. Its `edges` and `closed_edges` count the edges on all ranks; means
-            divide by these counts.
+        block: The matrix P of the clones [own rows | leaves], with edges counted on all ranks.
         num_own: Number of own rows.
-        trees: Exchange that sends roots (own rows) and receives leaves. The rows of a message
-            are sorted by vertex.
-        diagonal (float64[clones]): For every clone, the value of its vertex's diagonal nonzero in
-            the plan's matrix; 0 if there is none.
+        trees: Exchange that sends roots and receives leaves; messages are sorted by vertex.
+        diagonal (float64[clones]): Diagonal nonzero of the vertex in the plan's matrix, or 0.
     """
 
     block: Block
@@ -87,9 +79,9 @@ class Clones:
     diagonal: npt.NDArray[np.float64]
 
     def alone(self) -> Clones:
-        """Return these clones, but count the edges of every row on this rank only.
+        """Return these clones, with the edges of every row counted on this rank only.
 
-        Means over neighbours divide by these counts in variant 0c, which sends no rows.
+        Means divide by these counts in variant 0c, which sends no rows.
         """
         block = self.block
         assert block.edges is not None
@@ -99,12 +91,7 @@ class Clones:
         return replace(self, block=replace(block, edges=edges, closed_edges=edges + ~in_p))
 
     def partial(self, coefficients: str, own_only: bool) -> Block:
-        """Return the matrix P (`block`) with other values.
-
-        Parameters:
-            coefficients: Which values P gets: a name in `plan.layers.COEFFICIENTS`.
-            own_only: Whether P has the own rows only; else it has one row per clone.
-        """
+        """Return the matrix P with other values, and with own rows only if `own_only`."""
         block = self.block
         if coefficients != "plan":
             edges = block.without_added_diagonal()
@@ -122,10 +109,7 @@ class Clones:
         return block
 
     def own_coefficients(self, coefficients: str) -> npt.NDArray[np.float64] | None:
-        """Return s, the factor of every clone's own row h: float64[clones].
-
-        None if z is P h alone. The module's docstring defines z, P, s and h.
-        """
+        """Return s of the module's formula for z: float64[clones]; None if z is P h alone."""
         leaf = np.arange(len(self.diagonal)) >= self.num_own
         if coefficients == "plan":
             return np.where(leaf, self.diagonal, 0)
@@ -147,8 +131,7 @@ class Clones:
 def clones_of(block: Block, transport: Transport) -> Clones:
     """Return the clones of a rank, from its block of an edge plan. Collective.
 
-    Owners send 4 bytes for every halo row and every folded row (its vertex), and three float64
-    numbers for every leaf.
+    Owners send 4 bytes per halo row and folded row, and three float64 numbers per leaf.
     """
     if block.edges is None:
         block = with_whole_rows(block, transport)
@@ -192,18 +175,10 @@ def clones_of(block: Block, transport: Transport) -> Clones:
 
 
 def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array, Int64Array]:
-    """Return the leaves of a rank, and the exchange between roots and leaves. Collective.
+    """Return the exchange between roots (owners' rows) and leaves (copies), and this rank's leaves.
 
-    The leaves are the rank's copies of other ranks' vertices; the roots are the owners' rows.
-
-    Parameters:
-        block: The rank's block of an edge plan.
-
-    Returns:
-        trees (Exchange): Exchange that sends roots and receives leaves.
-        vertices (int32[leaves]): Vertex of every leaf. Leaves are sorted by owner, then by vertex.
-        leaf (int64[halo rows + folded rows]): For every halo row, then for every folded row, the
-            index of its leaf.
+    Vertex of every leaf, sorted by owner, then vertex, int32[leaves]; leaf of every halo row, then
+    of every folded row, int64[halo rows + folded rows]. Collective.
     """
     fold = block.fold
     assert fold is not None
@@ -220,12 +195,9 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array,
 
 
 def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
-    """Return own rows, and after them the rows of the leaves: Tensor[clones, width]. Collective.
+    """Return own rows, then rows of the leaves, which their owners send: Tensor[clones, width].
 
-    Leaves are this rank's copies of vertices of other ranks, which send the rows.
-
-    Parameters:
-        x (Tensor[own rows, width]): Own rows.
+    Collective.
     """
     halo = Halo(clones.trees, len(x), Resources(transport, x.dtype, device=x.device))
     return torch.cat([x, halo.expand(x, halo.buffers(x.shape[1]))])
@@ -234,14 +206,13 @@ def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
 class CloneGraph(LocalGraph):
     """The graph of a layer in which every rank computes with its clones.
 
-    The module's docstring defines the products. Products send rows only in training with variant
-    cd-r (`DelayedSums`). They are collective if `sums` is given.
+    Products send rows only in training with variant cd-r; with `sums`, products are collective.
 
     Parameters:
         last: Whether this is the last layer, whose outputs are own rows only.
         sums: Delayed partial sums and totals from other ranks; None if no rows are sent.
-        constant: Whether x is the same in all products. If true and `sums` is given, P x is
-            computed once and kept.
+        constant: Whether x is the same in all products; with `sums`, a product is then computed
+            once.
     """
 
     def __init__(
@@ -262,11 +233,9 @@ class CloneGraph(LocalGraph):
         self._product: Tensor | None = None
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """Return z = P x + s x or, if `back`, P^T x + s x, without autograd.
+        """Return z = P x + s x (see the module) or, if `back`, P^T x + s x, without autograd.
 
-        For P, s, roots and leaves see the module's docstring. If `back` is False, delayed partial
-        sums are added to the rows of the roots, and totals replace the rows of the leaves.
-        Collective if the constructor was given `sums`.
+        Forward, delayed partial sums and totals are used. Collective if the constructor got `sums`.
         """
         both, itself = self._partial_of(coefficients)
         x, num_own = x.contiguous(), self._clones.num_own
@@ -314,10 +283,7 @@ class CloneGraph(LocalGraph):
         self._product = None
 
     def _partial_of(self, coefficients: str) -> tuple[Sequence[SparseMatrix], Tensor | None]:
-        """Return P and its transpose, laid out for products, and s (Tensor[clones, 1] or None).
-
-        For P and s, see the module's docstring.
-        """
+        """Return P and its transpose, laid out for products, and s (see the module)."""
         if coefficients not in self._partial:
             block = self._clones.partial(coefficients, self._own_only)
             both = both_ways(matrix_of(block), self.resources)
@@ -333,14 +299,12 @@ class CloneGraph(LocalGraph):
 
 @dataclass(frozen=True, eq=False)
 class Bin:
-    """Vertices whose leaves send their partial sums in the same epochs.
-
-    The *root* of a vertex is the owner's row; its *leaves* are the copies on other ranks.
+    """Vertices whose leaves (copies on other ranks) send their partial sums in the same epochs.
 
     Attributes:
-        halo: The exchange between the roots and the leaves of the bin.
+        halo: The exchange between the roots (owners' rows) and the leaves of the bin.
         roots (int64[m]): Own rows in the bin that have leaves on other ranks.
-        leaves (int64[l]): This rank's leaves in the bin, numbered from 0 among all its leaves.
+        leaves (int64[l]): This rank's leaves in the bin, numbered among all its leaves.
     """
 
     halo: Halo
@@ -355,9 +319,8 @@ class Delay:
         epochs: r, at least 1: the delay of a message in epochs, and the number of bins.
 
     Attributes:
-        num_own: Number of own rows.
         epoch (int): Epoch of the next products, from 0; the caller sets it.
-        bins (list of Bin): The bins; bin k has a turn in every epoch e with e % r = k.
+        bins (list of Bin): Bin k has a turn in every epoch e with e % r = k.
     """
 
     def __init__(self, clones: Clones, epochs: int, resources: Resources) -> None:
@@ -370,8 +333,6 @@ class Delay:
 
 def _bin(trees: Exchange, sent: BoolArray, received: BoolArray, resources: Resources) -> Bin:
     """Return a bin with the chosen roots (own rows) and leaves (copies of other ranks' rows).
-
-    In the bin's exchange, the roots of the bin are numbered from 0, and so are its leaves.
 
     Parameters:
         trees: The exchange between all roots and leaves; see `_trees_of`.
@@ -398,17 +359,10 @@ def _on(resources: Resources, rows: npt.NDArray[np.integer]) -> Tensor:
 class _Turns:
     """Rows that one bin has received in one layer, and rows that are in flight.
 
-    A *bin* is a set of vertices that send in the same epochs. The owner's row of a vertex is its
-    *root*, and the copies on other ranks are its *leaves*. A bin's *turn* is an epoch in which it
-    sends.
-
     Attributes:
-        up, down: Message buffers: `up` for partial sums, from leaves to roots; `down` for totals,
-            from roots to leaves. None if not in use.
-        sums (Tensor[roots, width] or None): Partial sums that are added to the rows of the roots;
-            None until partial sums arrive.
-        totals (Tensor[leaves, width] or None): Totals that replace the rows of the leaves; None
-            until totals arrive.
+        up, down: Buffers: partial sums to roots (own rows), totals to leaves (copies); or None.
+        sums (Tensor[roots, width] or None): Added to the roots' rows; None until sums arrive.
+        totals (Tensor[leaves, width] or None): Replace the leaves' rows; None until totals arrive.
         next_sums, next_totals: Received rows that replace `sums` and `totals` at the next turn.
         rising, falling: Whether messages of `up`, or of `down`, are in flight.
     """
@@ -431,15 +385,13 @@ class _Turns:
 
 
 class DelayedSums:
-    """Exchanges partial sums and totals for one layer; they are used r (the delay) epochs later.
+    """Exchanges partial sums and totals of one layer, which are used r (the delay) epochs later.
 
-    This is Algorithm 4 of Md et al. 2021; the module's docstring explains partial sums and totals.
+    See Md et al. 2021, Algorithm 4.
 
     Parameters:
-        returns: Whether roots send totals back to the leaves. The last layer needs no totals,
-            since no later layer reads the rows of the leaves.
-        constant: Whether the partial sums are the same in every epoch. If so, the partial sums of
-            every bin are sent only once.
+        returns: Whether roots send totals back; no layer after the last reads the leaves' rows.
+        constant: Whether the partial sums never change, and are sent only once.
     """
 
     def __init__(self, delay: Delay, *, returns: bool, constant: bool = False) -> None:
@@ -454,12 +406,9 @@ class DelayedSums:
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:
-        """Receive rows for the bin whose turn it is, and send partial sums of this bin's leaves.
+        """Receive rows for the bin whose turn it is, and send the rows of P h of its leaves.
 
-        Collective. The module's docstring explains bins, leaves and P h.
-
-        Parameters:
-            partial (Tensor[leaves, width]): For every leaf of this rank, its row of P h.
+        Collective. `partial` has the rows of all leaves of this rank: Tensor[leaves, width].
         """
         delay, number = self._delay, self._delay.epoch % self._delay.epochs
         if not self._turns:
@@ -475,12 +424,9 @@ class DelayedSums:
             turn.rising = True
 
     def complete(self, z: Tensor) -> None:
-        """Add received sums to the roots, write received totals to the leaves, and send totals.
+        """Add received sums to roots in z, put received totals in leaves, and send totals.
 
-        Collective; called after `exchange`.
-
-        Parameters:
-            z (Tensor[clones, width] or Tensor[own rows, width]): P h + s h; changed in place.
+        z is P h + s h, changed in place. Collective; called after `exchange`.
         """
         delay = self._delay
         for each, turn in zip(delay.bins, self._turns, strict=True):
@@ -514,10 +460,9 @@ class DelayedSums:
 
 
 def bin_of(vertices: Int32Array, num_bins: int) -> Int64Array:
-    """Return the bin of every vertex, from 0 to num_bins - 1: int64[vertices].
+    """Return the bin of every vertex, a hash below `num_bins`: int64[vertices].
 
-    Rows of the vertices in one bin are exchanged in the same epochs. The bin is computed from a
-    hash of the vertex.
+    Rows of the vertices in one bin are exchanged in the same epochs.
     """
     return (_mixed(vertices) % np.uint64(num_bins)).astype(np.int64)
 
@@ -534,13 +479,8 @@ _VERTEX = 2**32 - 1
 
 
 def _keys(side: Side, vertices: Int32Array) -> Int64Array:
-    """Return a key for every row of some messages: int64[rows].
+    """Return a key for every row of messages: int64[rows].
 
-    The key has the peer in its high 32 bits and the vertex in its low 32 bits, so keys sort the
-    rows by peer, then by vertex.
-
-    Parameters:
-        side: The messages.
-        vertices (int32[rows]): Vertex of every row.
+    High 32 bits: peer. Low 32 bits: vertex. So keys sort rows by peer, then by vertex.
     """
     return side.peer_of_row().astype(np.int64) << 32 | vertices

@@ -1,18 +1,14 @@
 """Draws of mini-batches: every rank draws whole batches, or every rank draws for its own rows only.
 
-In the second case, *owners draw*: a rank then needs its slice only, not the whole graph. With the
-sampler `neighbour`, a function of seed, step, hop and row decides which nonzeros of the row are
-kept. So the owner of a row draws these nonzeros. Some of them are in halo columns; the rank tells
-the owners of these halo rows that it needs the rows:
+If *owners draw*, a rank needs its slice only, not the whole graph. With the sampler `neighbour`, a
+function of seed, step, hop and row decides which nonzeros of the row are kept:
 
     hop    this rank draws the nonzeros of its rows in the hop
            this rank tells the owners of halo rows which rows it needs (`row_numbers.RowBits`)
            rows of the next hop: own columns of these nonzeros, and own rows that other ranks need
 
-In the training step, each owner sends the rows that other ranks need.
-
-With the sampler `walk`, the next vertex of a walk is a function of the seed, the batch, the walk's
-first vertex, the step and the row. So the owner of the row continues the walk:
+With the sampler `walk`, the next vertex of a walk is a function of seed, batch, first vertex, step
+and row:
 
     step   every walk that is on row i of this rank moves to a vertex j with a nonzero (i, j)
            this rank tells the owners of halo rows which walks reached them (`row_numbers.RowLists`)
@@ -73,16 +69,13 @@ PER_WORD = 2e-9
 class Draws(ABC, Generic[S]):
     """Draws this rank's share of every mini-batch of a sampler.
 
-    There are two ways: every rank draws the whole mini-batch, or *owners draw*: each rank draws
-    only from its own rows.
+    Every rank draws the whole mini-batch, or *owners draw*: each rank draws only from its own rows.
 
     Parameters:
         part: The slice of a row plan. Part k must be on rank k.
-        population: Vertices to draw from. If owners draw, its pattern of nonzeros may be missing.
-        seed: Random seed of the draws.
+        population: Vertices to draw from; without pattern of nonzeros if owners draw.
         clock: Clock that counts the time of the draws under the name "draw".
-        seeds: Object with which the task draws the seed vertices (only if owners draw); None if the
-            sampler draws the seed vertices.
+        seeds: Draws the seed vertices if owners draw; None if the sampler draws them.
 
     Attributes:
         halo (int32[num_halo]): Vertices of the halo rows of the slice.
@@ -112,13 +105,9 @@ class Draws(ABC, Generic[S]):
 
     @abstractmethod
     def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
-        """Draw this rank's share of a mini-batch, in rounds of messages.
+        """Draw this rank's share of mini-batch `number` in rounds of messages.
 
         A draw must end before the next draw starts. Collective, except if `self.alone` is true.
-
-        Parameters:
-            number: Index of the mini-batch in the run, from 0.
-            which: Which rows each block has; see `RowsOfBlocks`.
         """
 
 
@@ -141,8 +130,7 @@ class WholeDraws(Draws[Sampler]):
 class OwnerDraws(Draws[S]):
     """Draws of mini-batches in which every rank draws the nonzeros of its own rows.
 
-    Besides the slice, a rank holds its `OwnedRows` and 8 bytes per halo row. The time of a step is
-    proportional to this rank's share of the mini-batch.
+    Besides the slice, a rank holds its `OwnedRows` and 8 bytes per halo row.
     """
 
     def _begin(self, population: Population, transport: Transport) -> None:
@@ -163,19 +151,14 @@ class OwnerDraws(Draws[S]):
     def expected(sampler: S, num_vertices: int, nonzeros_per_row: float) -> tuple[float, int]:
         """Return the expected number of nonzeros of a whole mini-batch, and the rounds of its draw.
 
-        The second result is the number of rounds in which owners draw the mini-batch. In each
-        round, every rank exchanges messages with all its peers once.
-
-        Parameters:
-            num_vertices: Number of vertices of the graph.
-            nonzeros_per_row: Mean number of nonzeros in a row of the graph's matrix.
+        In a round, every rank exchanges messages with all its peers once.
         """
 
 
 class NeighbourDraws(OwnerDraws[NeighbourSampler]):
     """Draws in which owners draw the neighbours of their rows.
 
-    A rank needs 4 bytes of memory per own row. In every hop it sends one bit per halo row.
+    A rank needs 4 bytes per own row, and sends one bit per halo row in every hop.
     """
 
     def _begin(self, population: Population, transport: Transport) -> None:
@@ -228,9 +211,8 @@ class NeighbourDraws(OwnerDraws[NeighbourSampler]):
 class WalkDraws(OwnerDraws[WalkSampler]):
     """Draws in which owners continue the walks that are on their rows.
 
-    A rank needs 12 bytes of memory per own row, and 4 bytes per halo row and per sent row. Two
-    words are sent each time a walk moves to a row of another rank. After the walks of a mini-batch,
-    a rank sends one bit per sent row, then one bit per halo row.
+    A rank needs 12 bytes per own row, and 4 per halo row and per sent row. A walk that moves to
+    another rank sends two words.
     """
 
     def _begin(self, population: Population, transport: Transport) -> None:
@@ -331,10 +313,7 @@ def draws_of(
 ) -> Draws[Any]:
     """Return the object that draws this rank's share of every mini-batch. Collective.
 
-    For all parameters except `by_owners`, see `Draws`.
-
-    Parameters:
-        by_owners: Whether owners draw. The caller must have called `check_draw`.
+    If owners draw (`by_owners`), the caller must have called `check_draw`.
     """
     kind: type[Any] = WholeDraws
     if by_owners:
@@ -344,10 +323,9 @@ def draws_of(
 
 
 def check_draw(choice: str, sampler: Sampler) -> None:
-    """Raise InputError if the sampler cannot draw as the user's option `draw` says.
+    """Raise InputError if the sampler cannot draw as the option `draw` says.
 
-    Parameters:
-        choice: Value of the option: "auto", "everywhere" or "owners".
+    `choice` is "auto", "everywhere" or "owners".
     """
     if choice == "everywhere" and sampler.owners_draw:
         raise InputError(f"`draw` everywhere: only row owners draw {sampler.owners_draw}; drop it")
@@ -362,19 +340,10 @@ def check_draw(choice: str, sampler: Sampler) -> None:
 def owners_draw(
     choice: str, sampler: Sampler, part: Part, header: Header, transport: Transport
 ) -> tuple[bool, str]:
-    """Decide whether owners draw. Collective.
+    """Return whether owners draw, and the reason ("" if only one way is possible). Collective.
 
-    If the user's choice is "auto", the way with the shorter predicted time is chosen. If owners
-    draw, a rank saves the time to draw the other ranks' shares of a mini-batch, but exchanges
-    messages with all its peers in every round. With "auto", owners also draw if the machine has too
-    little free memory to hold the pattern of the whole graph once for each of its ranks.
-
-    Parameters:
-        choice: Value of the user's option `draw`: "auto", "everywhere" or "owners".
-
-    Returns:
-        bool, str: Whether owners draw, and the reason. The reason is "" if only one way is
-            possible, or if there is only one rank.
+    `choice` is "auto", "everywhere" or "owners". "auto" takes the shorter predicted time, or owners
+    if the machine lacks memory for the whole graph's pattern on each rank.
     """
     if sampler.owners_draw:
         return True, ""
@@ -394,18 +363,10 @@ def owners_draw(
 def owners_are_quicker(
     sampler: Sampler, num_vertices: int, num_nonzeros: int, num_ranks: int, most: Sequence[int]
 ) -> tuple[bool, str]:
-    """Predict whether a mini-batch is drawn more quickly if each owner draws for its own rows only.
+    """Return whether owners draw a mini-batch more quickly than every rank draws it whole.
 
-    Otherwise every rank draws the whole mini-batch.
-
-    Parameters:
-        sampler: Sampler of a class in `BY_OWNERS`.
-        most: Two numbers, each the maximum over the ranks: the number of messages that a rank
-            receives, and the number of halo rows of a rank.
-
-    Returns:
-        bool, str: Whether owners are quicker, and a phrase with the predicted times; "" if there is
-            only one rank.
+    Also return a phrase with the times ("" for one rank). `most` has maxima over the ranks:
+    messages that a rank receives, and halo rows.
     """
     messages, bits = most
     per_row = num_nonzeros / max(num_vertices, 1)

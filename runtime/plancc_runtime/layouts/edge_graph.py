@@ -20,12 +20,8 @@ class EdgeGraph(LocalGraph):
 
     Attributes:
         num_vertices (int): Number of vertices of the whole graph.
-        plan_header (Header): Header of the plan.
-        types (Types or None): Vertex types and relations of a typed plan; this graph then has the
-            edges of all relations (`plancc_runtime.typed.TypedGraph`). None if the plan has no
-            types.
+        types (Types or None): Vertex types and relations; the graph has the edges of all relations.
         dtype (torch.dtype): Type of the plan's values, and of every x.
-        device: Device of every tensor.
     """
 
     def __init__(self, block: Block, resources: Resources, header: Header) -> None:
@@ -61,15 +57,10 @@ class EdgeGraph(LocalGraph):
         return self.block.num_halo
 
     def local_edge_index(self, nonzeros: str = "edges") -> Tensor:
-        """Return the columns and rows of this rank's nonzeros, as in PyTorch Geometric.
+        """Return sources [0] and targets [1] of this rank's nonzeros in CSR order: int64[2, m].
 
-        Parameters:
-            nonzeros: Which nonzeros: "plan", "edges" or "closed" (`Block.with_nonzeros`).
-
-        Returns:
-            int64[2, m] in CSR order. Entry 0 has the columns: the sources of edges, numbered
-                [own rows | halo rows]. Entry 1 has the rows: the targets of edges, numbered
-                [own rows] or, in an edge plan, [own rows | folded rows].
+        Sources are numbered [own rows | halo rows], targets [own rows] or, in an edge plan, [own
+        rows | folded rows]. For `nonzeros`, see `Block.with_nonzeros`.
         """
         check_choice("nonzeros", nonzeros, NONZEROS)
         pattern = self.local_pattern(nonzeros)
@@ -77,11 +68,9 @@ class EdgeGraph(LocalGraph):
 
     @property
     def edge_index(self) -> Tensor:
-        """Sources and targets of this rank's edges, numbered as in `local_edge_index`.
+        """Sources and targets of the edges, numbered as in `local_edge_index`: int64[2, edges].
 
-        int64[2, edges]. Edges are sorted by target row; the edges of a row are sorted by the
-        vertices of their sources, so their order does not depend on the ranks. Collective on first
-        use.
+        Sorted by target row, then by the source's vertex. Collective on first use.
         """
         if self._edge_index is None:
             column, row = self.local_edge_index()
@@ -94,10 +83,8 @@ class EdgeGraph(LocalGraph):
     def edge_weight(self) -> Tensor:
         """Weights of the edges, Tensor[edges], in the order of `edge_index`.
 
-        Collective on first use.
-
-        Raises:
-            InputError: If the plan's values were normalised, so that the weights are lost.
+        Collective on first use. InputError if the plan's values were normalised, which loses the
+        weights.
         """
         if self.plan_header.normalization != "none":
             raise InputError(
@@ -117,9 +104,9 @@ class EdgeGraph(LocalGraph):
 
     @property
     def edge_type(self) -> Tensor | None:
-        """Index of the relation of every edge, int64[edges]; None if the plan has no types.
+        """Relation of every edge, int64[edges], in the order of `edge_index`. Collective.
 
-        Edges are in the order of `edge_index`. Collective.
+        None if the plan has no types.
         """
         if self.types is None:
             return None
@@ -132,11 +119,7 @@ class EdgeGraph(LocalGraph):
         return self._edge_order
 
     def edge_values(self, nonzeros: str = "edges") -> Tensor:
-        """Return the values of the plan's nonzeros, Tensor[n], in the order of `local_edge_index`.
-
-        Parameters:
-            nonzeros: Which nonzeros, as in `local_edge_index`; n is their number.
-        """
+        """Return the values of the nonzeros, Tensor[n], in the order of `local_edge_index`."""
         check_choice("nonzeros", nonzeros, NONZEROS)
         block = self.block.with_nonzeros(nonzeros)
         values = self._edge_tensor(block.value, self.resources.dtype)

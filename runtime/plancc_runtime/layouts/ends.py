@@ -1,9 +1,7 @@
 """Pairs of vertices: the rank that owns the source of a pair receives the row of the target.
 
-If the plan holds the pairs, as in link prediction, it also holds the exchange that sends the rows.
-For other pairs, the ranks make the exchange with a *directory*. For each vertex, the directory says
-which rank has the vertex, and in which local row. The directory is divided among the ranks: rank k
-stores the k-th range of vertices.
+For pairs that are not in the plan, ranks make the exchange with a *directory* of the owner and
+local row of every vertex; rank k stores the k-th range of vertices.
 """
 
 from __future__ import annotations
@@ -28,13 +26,8 @@ class Ends:
 
     Parameters:
         source (int64[m]): Local row of the source of every pair.
-        target (int64[m]): Local row of the target of every pair. Rows that are received from other
-            ranks have the numbers from `num_rows` on.
+        target (int64[m]): Local row of the target; received rows are numbered from `num_rows` on.
         exchange: Exchange by which this rank receives the targets that other ranks own.
-        num_rows: Number of own rows.
-
-    Attributes:
-        num_received: Number of rows that this rank receives.
     """
 
     def __init__(
@@ -57,9 +50,6 @@ class Ends:
         """Return the rows of the pairs' sources and targets: Tensor[m, width] each. Collective.
 
         The backward pass sends the gradients of received rows to the owners.
-
-        Parameters:
-            x (Tensor[num_rows, width]): Own rows.
         """
         columns = x
         if not self._alone:
@@ -68,13 +58,9 @@ class Ends:
 
 
 class Directory:
-    """Directory of the rank and the local row of every vertex. Every rank stores a range of it.
+    """Directory of the rank and local row of every vertex; each rank stores a range of vertices.
 
-    The constructor is collective.
-
-    Parameters:
-        vertices (int[num_rows]): Vertex of every own row.
-        num_vertices: Number of vertices on all ranks.
+    The constructor is collective. `vertices` has the vertex of every own row.
     """
 
     def __init__(
@@ -93,12 +79,7 @@ class Directory:
     def _split_by_home(
         self, values: npt.NDArray[Any], vertices: npt.NDArray[np.integer]
     ) -> list[npt.NDArray[Any]]:
-        """Return, for every rank, the values of the vertices whose directory entries it stores.
-
-        Parameters:
-            values (array[m, ...]): One value per vertex.
-            vertices (int[m]): Vertices, ascending.
-        """
+        """Return for every rank the values of the ascending vertices whose entries it stores."""
         bounds = np.arange(1, self._transport.size) * self._range
         return np.split(values, np.searchsorted(vertices, bounds))
 
@@ -115,28 +96,16 @@ class Directory:
         return found[:, 0], found[:, 1]
 
     def words(self, vertices: Int64Array) -> int:
-        """Return how many words are sent when this rank calls `places` with these vertices.
-
-        For each vertex that another rank stores, three words are sent: the vertex, its rank and its
-        row.
-
-        Parameters:
-            vertices (int64[m]): Distinct vertices.
-        """
+        """Return the words that `places` sends: 3 per vertex that another rank stores."""
         away = np.count_nonzero(vertices // self._range != self._transport.rank)
         return 3 * int(away)
 
     def ends(
         self, source: Int64Array, target: Int64Array, num_rows: int, resources: Resources
     ) -> Ends:
-        """Find the ranks that own the targets of pairs of vertices; return the pairs as `Ends`.
+        """Return pairs of vertices, with the exchange that receives their targets. Collective.
 
-        Collective.
-
-        Parameters:
-            source (int64[m]): Local row of the source of every pair.
-            target (int64[m]): Vertex of the target of every pair; any rank may own this vertex.
-            num_rows: Number of own rows.
+        `source` has local rows, `target` vertices that any rank may own: int64[m] each.
         """
         vertices, number = np.unique(target, return_inverse=True)
         column, exchange = columns_of_rows(*self.places(vertices), num_rows, self._transport)
@@ -146,18 +115,10 @@ class Directory:
 def columns_of_rows(
     rank: Int64Array, row: Int64Array, num_rows: int, transport: Transport
 ) -> tuple[Int64Array, Exchange]:
-    """Give each row a column number on this rank, whichever rank owns the row. Collective.
+    """Return the column of each row, int64[m], and the exchange of other ranks' rows. Collective.
 
-    Own rows keep their numbers. Rows of other ranks are numbered from `num_rows` on.
-
-    Parameters:
-        rank, row (int64[m]): For each row, its owner and its local number at the owner. Rows may
-            repeat.
-        num_rows: Number of own rows.
-
-    Returns:
-        The column of each row, int64[m], and the exchange by which this rank receives the rows of
-        other ranks.
+    `rank` and `row` are each row's owner and number there; rows may repeat. Own rows keep their
+    numbers; others are numbered from `num_rows` on.
     """
     away = np.flatnonzero(rank != transport.rank)
     keys, number = np.unique(rank[away] << 32 | row[away], return_inverse=True)

@@ -1,22 +1,18 @@
 """Runs the program of a sparse product (`plancc.plan.products`) on one rank.
 
-These rules decide the order of the messages and the local products of a program:
+These rules fix the order of messages and local products; a program that needs another order raises
+InputError:
 
-- A gather receives rows that other ranks own. Its messages start first. The first product that
-  reads the gathered rows reads them piece by piece, in the order of the peers. If that product is
-  transposed, it waits for all rows.
-- A scatter sends rows to their owners. The rows are sent piece by piece, as the last product
-  computes them. Rows that arrive from other ranks are added at the end.
-- All other products are computed while the messages of gathers and scatters are in flight.
-- A matrix may be broadcast piece by piece, or summed piece by piece at the owners of the pieces. A
-  rank never has all of these pieces at once: a product reads or computes one piece while the next
-  piece is in flight.
-- Some steps share rows in a group of ranks, such as an all-reduce. Such a step waits for all steps
-  before it.
+- A gather's messages start first. The first product that reads the gathered rows reads them piece
+  by piece, in the order of the peers; a transposed product waits for all rows.
+- A scatter sends rows piece by piece, as the last product computes them. Received rows are added at
+  the end.
+- All other products are computed while the messages are in flight.
+- A broadcast matrix, or a matrix summed at the owners, may move piece by piece: one piece is in use
+  while the next is in flight.
+- A step that shares rows in a group of ranks, such as an all-reduce, waits for all earlier steps.
 
-A program that needs another order raises InputError. Terms are summed in the order of steps and
-peers, not in the order of arrival. So the same inputs on the same number of ranks give the same
-bits.
+Terms are summed in the order of steps and peers, so results have the same bits in every run.
 """
 
 from __future__ import annotations
@@ -60,14 +56,11 @@ class Action:
     """One action of a rank.
 
     Attributes:
-        what: "start": start the messages of a gather or of broadcasts. "finish": wait for the
-            messages of a gather. "multiply": compute a product. "send": send the rows of a scatter.
-            "add": add the rows that arrive from other ranks. "share": share rows in a group.
+        what: "start" or "finish" messages, "multiply", "send" or "add" rows of a scatter, or
+            "share".
         step: The step of the program to which the action belongs.
-        comes: For a product that reads rows as they arrive, the step that moves these rows; None if
-            the input is complete before the product starts.
-        leaves: For a product whose rows are sent as they are computed, the step that sends the
-            rows; None if no rows are sent during the product.
+        comes: Step that moves rows which a product reads as they arrive; None: all are there.
+        leaves: Step that sends a product's rows as they are computed; None: no rows are sent.
     """
 
     what: str
@@ -81,10 +74,7 @@ def actions_of(
 ) -> Iterator[Action]:
     """Yield a rank's actions for a program, in the order that the module's rules give.
 
-    Parameters:
-        overlap: Whether messages are in flight while products are computed; else every message ends
-            before the next step.
-        idle: Names of steps to leave out. Steps with no effect (`Step.moves`) are always left out.
+    Without `overlap`, each message ends before the next step. Steps in `idle` are left out.
     """
     for here, steps in groupby(program, _is_piecewise):
         alike = [step for step in steps if step.moves and step.name not in idle]
@@ -93,12 +83,7 @@ def actions_of(
 
 @cache
 def checked(program: Program) -> Program:
-    """Return the program after checking it against the rules at the top of this module.
-
-    Raises:
-        InputError: If a step cannot run in this order, for example because it would run before its
-            input is computed. The message says why.
-    """
+    """Return the program; raise InputError if a step breaks the module's rules."""
     for here, steps in groupby(program, _is_piecewise):
         alike = [*steps]
         for k, step in enumerate(alike if here else ()):
@@ -113,10 +98,9 @@ def checked(program: Program) -> Program:
 def _actions(
     program: Program, back: bool, is_local: bool, overlap: bool, idle: frozenset[str]
 ) -> list[Action]:
-    """Return the actions of a program or, if `back`, of its adjoint.
+    """Return the actions of a program or, if `back`, of its adjoint, without the steps in `idle`.
 
-    Steps named in `idle` are left out, and so are steps that send messages if `is_local`. For
-    `overlap`, see `actions_of`.
+    If `is_local`, steps that send messages are left out too.
     """
     steps = without_messages(program) if is_local else program
     return list(actions_of(checked(adjoint(steps)) if back else steps, overlap, idle))
@@ -127,13 +111,7 @@ def _is_piecewise(step: Step) -> bool:
 
 
 def _fault(step: Step, before: Sequence[Step], after: Sequence[Step]) -> str:
-    """Return the reason why a step breaks the module's rules on the order of steps.
-
-    Return "" if the step obeys the rules.
-
-    Parameters:
-        before, after: The steps of the program before and after `step`.
-    """
+    """Return why a step breaks the module's rules on the order of steps, or ""."""
     comes, leaves = isinstance(step, Gather | Broadcast), isinstance(step, ScatterAdd | Reduce)
     left = [each for each in before if isinstance(each, ScatterAdd | Reduce)]
     source, target = f"'{step.source}'", f"'{step.target}'"
@@ -200,11 +178,10 @@ class SharedRows(NamedTuple):
     """Rows that the ranks of a group share in one step.
 
     Attributes:
-        group: Ranks that share the rows.
         rows: For every member of the group, its number of rows.
         place: Range of this rank's rows among the rows of all members.
-        root: Index, in the group, of the rank from which the other members copy the rows.
-        idle: Whether the step is left out because its source and its target are the same tensor.
+        root: Index in the group of the rank whose rows the others copy.
+        idle: Whether the step is left out because source and target are the same tensor.
     """
 
     group: Group
@@ -217,16 +194,11 @@ class SharedRows(NamedTuple):
 class Executor:
     """Runs the program of a product, or its adjoint, with one rank's matrices and exchanges.
 
-    Parameters:
-        program: The steps of the product.
-        blocks: Pieces of the local matrices. The key is the name of the step that multiplies by
-            them, and whether they are transposed.
-        movers: Exchanges; the key is the name of the step that an exchange runs.
-        shared: Rows that the ranks of a group share, by the name of the step that shares them.
+    InputError if the program breaks the module's rules; the adjoint is checked when it first runs.
 
-    Raises:
-        InputError: If the rules at the top of this module do not allow the order of messages and
-            products that the program needs. The adjoint is checked only when it first runs.
+    Parameters:
+        blocks: Pieces of the matrices, by the step's name and whether they are transposed.
+        movers, shared: Exchanges, and rows that a group shares, by the step's name.
     """
 
     def __init__(
@@ -247,10 +219,7 @@ class Executor:
         }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
-        """Return a copy with the exchanges `movers`, in which `blocks` replace some blocks.
-
-        An entry of `blocks` replaces the entry with the same key; all other entries stay.
-        """
+        """Return a copy with the exchanges `movers`, and with `blocks` in place of equal keys."""
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
         return other
@@ -262,17 +231,11 @@ class Executor:
                 piece.lay_out()
 
     def run(self, given: Mapping[str, Tensor], back: bool = False) -> None:
-        """Run the steps of the program or, if `back`, of its adjoint.
+        """Run the steps of the program or, if `back`, of its adjoint. Collective.
 
-        Collective. But if `given` has the halo rows and the folded rows, no rows are sent, and the
-        method is not collective.
-
-        Parameters:
-            given (mapping of str to Tensor[rows, width]): For every space, a tensor. A *space* is a
-                name for a matrix that the steps read or write, such as "x"
-                (`plancc.plan.products`). A step overwrites the tensor of its target. The spaces of
-                halo rows and folded rows may be missing; message buffers then hold these rows.
-                Spaces that are broadcast or summed piece by piece must be missing.
+        `given` has the tensor of every *space* (`plancc.plan.products`), such as "x"; targets are
+        overwritten. Spaces that move piece by piece must be missing. If `given` has halo rows and
+        folded rows, nothing is sent, and the call is not collective.
         """
         filled = set(self._filled.values())
         is_local = bool(filled) and filled <= given.keys()
@@ -309,11 +272,7 @@ class Executor:
         return _actions(self._program, back, is_local, self._overlap, idle)
 
     def _share(self, step: Step, source: Tensor, target: Tensor) -> None:
-        """Run a step in which the ranks of a group share rows. Collective in the group.
-
-        Parameters:
-            source, target: Tensors that the step reads and writes.
-        """
+        """Run a step in which the ranks of a group share rows. Collective in the group."""
         group, rows, place, root, _ = self._shared[step.name]
         if isinstance(step, AllGather):
             target[place] = source
@@ -362,11 +321,7 @@ class Executor:
 
 
 class ProgramGraph(LayerGraph):
-    """The graph of a layout whose products are run by an `Executor`.
-
-    Attributes:
-        resources: Resources of the layout; products are computed in their `dtype`.
-    """
+    """The graph of a layout whose products an `Executor` runs, in the dtype of `resources`."""
 
     resources: Resources
 
@@ -374,26 +329,18 @@ class ProgramGraph(LayerGraph):
     def lay_out(self, coefficients: str) -> Executor:
         """Return the executor of products with A, which is made on first use and kept.
 
-        Parameters:
-            coefficients: Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
+        `coefficients` names the values of A (`plancc.plan.layers.COEFFICIENTS`).
         """
 
     def spaces(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """Return the argument `given` of `Executor.run`: for every space, its tensor.
+        """Return the tensor of every space of a product, for `Executor.run`.
 
-        A space is a tensor that the steps of a product read or change, by its name.
-
-        Parameters:
-            x, y: Input and output of the product: the tensors of the spaces "x" and "y". The method
-                of a layout may return further spaces.
+        x is the space "x" and y the space "y"; the method of a layout may return further spaces.
         """
         return {"x": x, "y": y}
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """Return A x or, if `back`, A^T x, computed in `resources.dtype`. Collective.
-
-        `coefficients`: which values A has, a name in `plancc.plan.layers.COEFFICIENTS`.
-        """
+        """Return A x or, if `back`, A^T x, computed in `resources.dtype`. Collective."""
         rows = converted(x, self.resources.dtype).contiguous()
         out = empty(self.num_inputs if back else self.num_outputs, x.shape[1], rows)
         executor = self.lay_out(coefficients)

@@ -1,9 +1,7 @@
-"""Feature-parallel products: mixture of parallelism (Wan et al. 2025, Section 3.1.2 and Algorithm
-2).
+"""Feature-parallel products: mixture of parallelism (Wan et al. 2025, Section 3.1.2, Algorithm 2).
 
-The ranks of a group share one part. Between products, a rank has whole rows: some of the rows of
-the part. During a product, it has all rows of the part, but only some of their columns: its *slice*
-of columns. It multiplies this slice by the whole matrix of the part:
+The ranks of a group share one part. Between products, a rank has some of the part's rows; during a
+product, it has a *slice*: some columns of all rows of the part.
 
       own rows              slice of all rows         slice of A H            own rows
     +-----------+            +----+                    +----+                +-----------+
@@ -16,16 +14,12 @@ of columns. It multiplies this slice by the whole matrix of the part:
               all-to-all                                        all-to-all
 
 The adjoint is the same with A^T. Every number travels at most twice, on any number of ranks.
+Several groups (Section 5.2.1) have one part each; ranks with the same number in their groups
+exchange halo rows of their slices.
 
-With several groups (Wan et al. 2025, Section 5.2.1), each group has one part of the matrix. The
-ranks that have the same number in their groups exchange halo rows of their slices, with the
-messages of the row plan. So the product is partition-parallel between groups and feature-parallel
-inside a group.
-
-With a pipeline (`layouts.pipeline`), rows are processed in batches. The product of a batch starts
-when all batches of the input that this product reads have arrived. Meanwhile the product of the
-previous batch is sent to the owners of its rows. The owners then update these rows (the dense
-layer):
+With a pipeline (`layouts.pipeline`), a batch of rows is multiplied when the input batches that it
+reads have arrived, while the previous batch's product goes to its owners, which update their rows
+(the dense layer):
 
     batch       0         1         2
     in        #####     #####     #####
@@ -72,16 +66,10 @@ class FeatureGraph(LayerGraph):
 
     Parameters:
         part: Part of a feature plan, from `layouts.order.order_rows` with the same pipeline.
-        resources: Resources of the rank. `wire` is the dtype in which halo rows are sent between
-            groups of ranks.
+        resources: `wire` is the dtype in which halo rows are sent between groups.
         pipeline: Value of the option `pipeline`, as in `layouts.pipeline.pipelining`.
-        aggregate_on: "device" or "cpu". With "cpu", the columns that the rank multiplies are sent
-            to host memory, and the CPU computes the products while the device updates rows
+        aggregate_on: "device", or "cpu": the CPU multiplies while the device updates rows
             (MixGCN-CPU; Wan et al. 2025, Section 4.1).
-
-    Attributes:
-        pipelining (Pipelining or None): Size and bandwidth of the matrix, and number of batches of
-            rows; None if there is no pipeline.
     """
 
     def __init__(
@@ -131,8 +119,6 @@ class FeatureGraph(LayerGraph):
         """Return A x or, if `back`, A^T x, without autograd. Collective.
 
         If x has fewer columns than the group has ranks, some ranks get no columns.
-
-        `coefficients`: values of A, a name in `plancc.plan.layers.COEFFICIENTS`.
         """
         if self.alone:
             return self.multiply(0, x.contiguous(), coefficients, back)
@@ -183,11 +169,8 @@ class FeatureGraph(LayerGraph):
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
         """Return the transfers of a step, as in `LayerGraph`.
 
-        Each rank of a group multiplies some columns of all rows of the group. Before a product, the
-        rank sends all other columns of its own rows. After the product, it sends its columns of the
-        rows that other ranks own. If the c ranks of a group have equal shares of n rows, the group
-        sends 2 n width (c - 1) / c words, less than 2 n width (Wan et al. 2025, Proposition 3.4).
-        If there are several groups, ranks also send their columns of halo rows.
+        If c ranks share n rows equally, their group sends 2 n width (c - 1) / c words (Wan et al.
+        2025, Proposition 3.4), besides halo rows between groups.
         """
         assert isinstance(step, Aggregate)
         batches, ranks = self._batches, np.array([self._slicing.members.ranks])
@@ -218,15 +201,13 @@ class FeatureGraph(LayerGraph):
     ) -> None:
         """Compute out = A source or, if `back`, A^T source, batch by batch, without autograd.
 
-        Collective.
+        Collective. Input and output are contiguous: Tensor[num_inputs, width].
 
         Parameters:
-            source, out (Tensor[num_inputs, width]): Input and output; contiguous.
-            before: Function that is called before each batch is sent. Its argument is the range of
-                the batch's rows; it fills these rows of `source`.
-            after: Function that is called when the rows of a batch are in `out`. Its argument is
-                the range of these rows.
-            meanwhile: Function that is called once, while the first messages are in flight.
+            before: Called with the range of a batch's rows before sending; fills these rows of
+                `source`.
+            after: Called with the range of a batch's rows when they are in `out`.
+            meanwhile: Called once, while the first messages are in flight.
         """
         needs = self._needs(coefficients, back)
         last = len(needs) - 1
@@ -257,17 +238,10 @@ class FeatureGraph(LayerGraph):
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
-        """Multiply some columns by A or, if `back`, by A^T; return one batch of the result's rows.
+        """Return one batch of rows of A x or, if `back`, A^T x: Tensor[rows of the batch, columns].
 
-        Collective among the ranks that have the same position in their groups.
-
-        Parameters:
-            stage: Index of the batch, from 0.
-            x (Tensor[rows of the part, columns]): The columns that this rank multiplies.
-            coefficients: Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
-
-        Returns:
-            Tensor[rows of the batch, columns]
+        x has this rank's columns of all rows of the part. Collective among the ranks that have the
+        same position in their groups.
         """
         if self._batches.stages == 1:
             return self._slices.multiplied(x, coefficients, back)
@@ -300,8 +274,7 @@ class _Stages:
     """A matrix cut into batches of rows.
 
     Attributes:
-        needs: For every batch of rows, the index of the last input batch that its product reads
-            (`Batches.needs`).
+        needs: For every batch, the last input batch that its product reads (`Batches.needs`).
         matrices: For every batch, its rows of the matrix, laid out for products.
     """
 
@@ -314,10 +287,9 @@ def empty_like(x: Tensor) -> Tensor:
 
 
 class _ProductLinear(torch.autograd.Function):
-    """The product (A x) W and its gradients, for a graph with a pipeline (see the module).
+    """The product (A x) W and its gradients, for a graph with a pipeline.
 
-    g is the gradient of the result. In the backward pass, g W^T is computed in batches of rows;
-    each batch is sent as soon as it is computed.
+    For the result's gradient g, each batch of rows of g W^T is sent once it is computed.
     """
 
     @staticmethod
@@ -361,10 +333,9 @@ class _ProductLinear(torch.autograd.Function):
 
 
 class _LinearProduct(torch.autograd.Function):
-    """The product A (x W) of a graph with a pipeline, with its gradients.
+    """The product A (x W) and its gradients, for a graph with a pipeline.
 
-    g is the gradient of the result. In the backward pass, batches of rows of A^T g arrive one after
-    another; each is multiplied by W^T as soon as it has arrived.
+    For the result's gradient g, batches of rows of A^T g are multiplied by W^T as they arrive.
     """
 
     @staticmethod

@@ -1,10 +1,7 @@
-"""The messages of a feature-parallel product.
+"""The messages of a feature-parallel product, one all-to-all per batch of rows and direction.
 
-A rank multiplies only some columns, but of all rows of its group. So before the product, every rank
-sends to every other rank of the group the columns of its own rows that the other rank multiplies.
-After the product, results are sent back to the owners of the rows. Each batch of rows has one
-all-to-all per direction. A rank receives rows directly into the input of its product, so it need
-not unpack them.
+Before the product, ranks of a group send each other the columns of their rows that the other rank
+multiplies; afterwards, results are sent back. Rows are received directly into the product's input.
 """
 
 from __future__ import annotations
@@ -32,12 +29,9 @@ class Slicing:
     """Shares of rows and columns that the ranks of a group have, and the devices that hold them.
 
     Attributes:
-        grid: Process grid of the plan.
         batches: Batches of the rows of the group.
         members: The ranks of the group, in the order of their process columns.
-        resources: Resources of the rank. Own rows are on `resources.device`.
-        crosses: Whether the rank's columns of all rows are in host memory even if own rows are on a
-            GPU.
+        crosses: Whether own rows are on a GPU, but the rank's columns of all rows in host memory.
     """
 
     grid: Grid
@@ -82,12 +76,11 @@ class Flow:
 
     Parameters:
         source, out (Tensor[own rows, width]): Input and output of the product; contiguous.
-        before: Function that is called before each batch of rows is sent. Its argument is the range
-            of the batch's rows; the function fills these rows of `source`.
+        before: Called with the range of a batch's rows before sending; fills these rows of
+            `source`.
 
     Attributes:
-        held (Tensor[rows of the group, own columns]): This rank's columns of the input. A row is
-            valid after `receive_input` has received it.
+        held (Tensor[rows of the group, own columns]): Input columns, valid after `receive_input`.
     """
 
     def __init__(
@@ -130,12 +123,7 @@ class Flow:
                 self._inputs.popleft().pending.wait()
 
     def send_output(self, stage: int, found: Tensor) -> None:
-        """Start to send a batch of rows of the product to the owners of these rows.
-
-        Parameters:
-            stage: Index of the batch.
-            found (Tensor[rows of the batch, own columns]): The batch of the product.
-        """
+        """Start to send a batch of the product, `found`, to the owners of its rows."""
         slicing = self._slicing
         rows = self._shares(stage, found, slicing.batches.bounds(stage)[0])
         own = rows[slicing.column]
@@ -149,10 +137,7 @@ class Flow:
         self._outputs.append(self._start(rows, [*pieces, buffer]))
 
     def receive_output(self, stage: int) -> slice:
-        """Wait for the own rows in one batch of the product's rows, and copy them into `out`.
-
-        Return the range of these rows in `out`.
-        """
+        """Wait for a batch's own rows, copy them into `out`, and return their range in `out`."""
         slicing, at = self._slicing, self._local[stage]
         arrived = self._outputs.popleft()
         with slicing.clock("wait"):
@@ -167,10 +152,9 @@ class Flow:
         return at
 
     def _pack(self, stage: int) -> tuple[list[Tensor], Any]:
-        """Return this rank's rows of the batch of input rows of a stage, and a CUDA event or None.
+        """Return this rank's input rows of a batch, cut by columns into one piece per rank.
 
-        The rows are cut into pieces by columns, one piece for each rank of the group. If there is
-        an event, the pieces are complete only when the event is done.
+        Also return a CUDA event, after which the pieces are complete, or None.
         """
         slicing, at = self._slicing, self._local[stage]
         if self._before is not None:
@@ -197,8 +181,7 @@ class Flow:
     def _start(self, sends: list[Tensor], receives: list[Tensor]) -> _Moving:
         """Start the all-to-all that exchanges all tensors but those from this rank to itself.
 
-        Parameters:
-            sends, receives: For every rank of the group, the tensor to send or to receive.
+        `sends` and `receives` have one tensor for every rank of the group.
         """
         slicing = self._slicing
         others = [
@@ -214,19 +197,14 @@ class Flow:
     def _shares(self, stage: int, rows: Tensor, first: int) -> list[Tensor]:
         """Return, for every rank of the group, a view of the rank's rows in one batch of `rows`.
 
-        Parameters:
-            stage: Index of the batch.
-            rows: Rows of the part from row `first` on.
+        `rows` are the rows of the part from row `first` on.
         """
         batches = self._slicing.batches
         shares = (batches.share(stage, k) for k in range(batches.columns))
         return [rows[a - first : b - first] for a, b in shares]
 
     def _pieces(self, flat: Tensor, num_rows: int) -> list[Tensor]:
-        """Divide a flat buffer into one piece per process column, and return a view of each piece.
-
-        Piece k is Tensor[num_rows, columns of process column k].
-        """
+        """Return a view of a flat buffer per process column: Tensor[num_rows, its columns]."""
         return [
             flat[num_rows * c.start : num_rows * c.stop].view(num_rows, c.stop - c.start)
             for c in self._slices
@@ -235,7 +213,7 @@ class Flow:
     def _buffer(self, num_rows: int) -> Tensor:
         """Return a flat buffer for `num_rows` whole rows, on the device that holds `self.held`.
 
-        If the buffer is in host memory, and a device copies to or from it, it is pinned.
+        A buffer in host memory is pinned if a device copies to or from it.
         """
         width, slicing = self._source.shape[1], self._slicing
         if slicing.crosses and slicing.device.type == "cuda":

@@ -1,12 +1,10 @@
 """Process grids: products of 1D, 1.5D, 2D and Split-3D (Tripathy et al. 2020, Algorithms 1 to 3).
 
-A process row has some of the rows of A. These rows are cut into pieces by columns (`Grid.pieces`);
-every piece is on one rank of the process row. A rank has the rows of H that belong to its part. If
-the grid splits columns, the rank has only some of the columns of these rows. A 1D grid has one
+A process row has some rows of A, cut into pieces by columns (`Grid.pieces`), each on one rank. A
+rank has the rows of H that belong to its part, or only some of their columns. A 1D grid has one
 process column, and sends no piece of A. A 2D grid is a Split-3D grid with one grid layer.
 
-The forward product H -> A H has these steps at every rank (i, j) of a grid layer. The backward
-product G -> A^T G has the same steps in reverse order:
+H -> A H has these steps at rank (i, j) of a grid layer; G -> A^T G has them in reverse order:
 
     for every piece q:   A_iq is broadcast in the process row, if the row has several ranks
                          H_qj is broadcast in the process column
@@ -21,12 +19,9 @@ process column. Rank (i, j) multiplies by the columns of A that belong to chunk 
     between copies:                T_i is the sum in the process row (all-reduce); backward, rank
                                    (i, chunk of i) broadcasts its sum in the process row
 
-If the plan says that only needed rows are sent, messages of the row plan replace the broadcasts and
-reductions in the process column. A part has c copies, which compute the same loss; each divides
-this loss by c. So the c copies of a row have the same gradient: 1 / c of the row's gradient. This
-is also true after the adjoint product. The gradient of a weight is the sum over all ranks.
-
-`plancc.plan.products` defines the steps as programs.
+If only needed rows are sent, messages of the row plan replace broadcasts and reductions in the
+process column. The c copies of a part compute the same loss divided by c, so each copy of a row has
+1 / c of its gradient. The gradient of a weight is the sum over all ranks.
 """
 
 from __future__ import annotations
@@ -67,20 +62,13 @@ from plancc_runtime.workspace import empty
 class GridGraph(ProgramGraph):
     """The graph of a network's layer on a process grid. The constructor is collective.
 
-    A rank computes the gradients of its rows and columns. In "1.5d", `Grid.copies` ranks have the
-    same rows, and each of them computes 1 / `copies` of the gradients of these rows.
-
-    Parameters:
-        part: Part of a grid plan, with a `GridShare`.
-        resources: Resources of the rank. Their transport has as many ranks as the grid. If
-            `overlap` is set, the next piece is sent while a piece is multiplied.
+    In "1.5d", `Grid.copies` ranks have the same rows, and each computes 1 / `copies` of their
+    gradients.
 
     Attributes:
-        grid (Grid): Process grid of the plan.
         row (Group): Ranks of this rank's process row.
         column (Group): Ranks of this rank's process column in its layer of the grid.
-        fiber (Group): Ranks with this rank's process row and column, one in every layer of the
-            grid.
+        fiber (Group): Ranks with this rank's process row and column, one in every grid layer.
     """
 
     def __init__(self, part: Part, header: Header, resources: Resources) -> None:
@@ -133,9 +121,6 @@ class GridGraph(ProgramGraph):
         """Return the block that has this rank's nonzeros (`layouts.grid_block`).
 
         Collective on the first call for "mean" or "closed-mean".
-
-        Parameters:
-            coefficients: Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
         """
         if coefficients in ("mean", "closed-mean"):
             self._with_whole_counts()
@@ -185,11 +170,8 @@ class GridGraph(ProgramGraph):
     ) -> Tensor:
         """Return x weight + bias, as in `LayerGraph`. Collective.
 
-        This is the second phase of Algorithm 3 of Tripathy et al. 2020. Each rank of a process row
-        has some columns of x, and broadcasts them to the other ranks of the row. In the backward
-        pass, each rank broadcasts its columns of the result's gradient. From all these columns,
-        every rank computes its columns of the gradient of x, and the rows of the weight's gradient
-        that belong to its columns of x.
+        A process row broadcasts the columns of x and, backward, of the result's gradient (Tripathy
+        et al. 2020, Algorithm 3, second phase).
         """
         if not self.grid.splits_columns:
             return super().linear(x, weight, bias, rectified, onto)
@@ -203,12 +185,7 @@ class GridGraph(ProgramGraph):
         return self.slice_of(width).start
 
     def slice_of(self, width: int, column: int | None = None) -> slice:
-        """Return the range of a matrix's columns that the ranks of a process column hold.
-
-        Parameters:
-            width: Number of columns of the matrix.
-            column: Index of the process column; None for the process column of this rank.
-        """
+        """Return the range of `width` columns that a process column (None: this rank's) holds."""
         if not self.grid.splits_columns:
             return slice(0, width)
         column = self.position.column if column is None else column
@@ -217,23 +194,17 @@ class GridGraph(ProgramGraph):
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
         """Return all columns of x, as in `LayerGraph`. Collective.
 
-        A row is on several ranks, as many as `copies`. Each of these ranks computes the loss of the
-        row, and divides this loss by `copies`. So the backward pass multiplies the gradient of a
-        rank's columns by `copies`.
+        Each of `copies` ranks computes the row's loss divided by `copies`, so the backward pass
+        multiplies gradients by `copies`.
         """
         if not self.grid.splits_columns:
             return x
         return _WholeRows.apply(x, self, width)
 
     def every_slice(self, x: Tensor, width: int) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the columns of x that each rank of the process row holds, rank by rank. Collective.
+        """Yield, for each rank of the process row, the range and values of its columns. Collective.
 
-        Yield a pair for each rank: the range of the rank's columns, and their values
-        (Tensor[rows, columns]). The values are valid until the next pair is yielded.
-
-        Parameters:
-            x: The columns that this rank holds.
-            width: Number of columns of all ranks together.
+        The values, Tensor[rows, columns], are valid until the next pair is yielded.
         """
         columns = [self.slice_of(width, j) for j in range(self.row.size)]
         widths = [at.stop - at.start for at in columns]
@@ -290,13 +261,7 @@ class GridGraph(ProgramGraph):
         }
 
     def _words_of_slices(self, width: int) -> Int64Array:
-        """Return how many words of own rows each rank of the process row has: int64[ranks].
-
-        These ranks have the same own rows, and divide the columns among them.
-
-        Parameters:
-            width: Number of columns of all these ranks together.
-        """
+        """Return the words of own rows on each rank of the process row: int64[ranks]."""
         slices = (self.slice_of(width, j) for j in range(self.row.size))
         return self.num_inputs * np.array([at.stop - at.start for at in slices], np.int64)
 

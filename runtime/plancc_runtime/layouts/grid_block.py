@@ -1,16 +1,13 @@
 """The nonzeros of a rank of a process grid, as a `Block`.
 
-The columns of the block are the columns of the rank's *pieces* (`Grid.pieces`), one piece after the
-other. Each column stands for a row of H. All these rows count as halo rows, even those that this
-rank owns. Message k has the rows of piece k.
+The columns are the columns of the rank's *pieces* (`Grid.pieces`), one piece after the other. Each
+stands for a row of H, which counts as a halo row even if this rank owns it; message k has the rows
+of piece k.
 
              piece 0   piece 1
            +---------+---------+
-    rows   |         |         |
+    rows   |         |         |   all rows of the process row
            +---------+---------+
-
-The rows of the block are all rows of the rank's process row. In a "3d" grid, these are the rows of
-several parts.
 """
 
 from __future__ import annotations
@@ -44,13 +41,7 @@ def held_pieces(share: GridShare) -> list[Piece]:
 def block_of_share(share: GridShare, self_loops: bool) -> Block:
     """Return the block of a rank of a grid that broadcasts whole pieces of H.
 
-    Parameters:
-        share: The rank's share of the grid; its `block` is None.
-        self_loops: Whether normalising added nonzeros on the diagonal.
-
-    Returns:
-        A block. Its output rows are the rows of the process row; `outputs` has the column of every
-        row's diagonal, or -1 if another rank has that column.
+    `outputs` has the column of every row's diagonal, or -1 if another rank has that column.
     """
     pieces = held_pieces(share)
     rows = np.array([piece.row for piece in pieces], np.int32)
@@ -70,19 +61,8 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
 def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
     """Return the block of a rank of a "1.5d" grid that receives only the rows that it needs.
 
-    A *chunk* is some parts whose rows one process column of the grid needs (`Grid.chunk`). The
-    block has only the columns that belong to the chunk of the rank's process column. The rows
-    of these columns are halo rows, which other ranks of the process column send. If the rank's own
-    part is in the chunk, the block also has own columns. In the messages, peer number k is the rank
-    of the process column that has part k.
-
-    Parameters:
-        share: The rank's share of the grid; it has a `block`.
-        self_loops: Whether normalising added nonzeros on the diagonal.
-
-    Returns:
-        A block. Its output rows are the rows of the part. It has no inputs if the part is in
-        another chunk.
+    Its columns belong to the chunk (`Grid.chunk`) of the process column; if the own part is in
+    another chunk, the block has no inputs. Peer number k in messages is the rank that has part k.
     """
     grid, part = share.grid, share.block
     assert part is not None

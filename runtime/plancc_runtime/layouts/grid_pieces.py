@@ -1,9 +1,6 @@
 """Pieces of A and of H in a process grid: own pieces, and pieces that are broadcast.
 
-A piece of A is broadcast as CSR arrays: values and columns (one word each per nonzero), and row
-pointers (one word per row of the piece, and one more). The adjoint product broadcasts the same
-arrays, and the receiver transposes the piece. A rank lays out its own pieces for the product and
-for the adjoint product.
+A piece of A travels as CSR arrays, one word per entry; receivers transpose the piece if needed.
 """
 
 from __future__ import annotations
@@ -35,8 +32,7 @@ T = TypeVar("T")
 def buffered(count: int, start: Callable[[int], Callable[[], T]], overlap: bool) -> Iterator[T]:
     """Yield ``start(k)()`` for every k from 0 to `count` - 1.
 
-    If `overlap`, ``start(k + 1)`` is called before result k is yielded; else it is called after the
-    caller has used result k. So two sets of buffers suffice: one for even k and one for odd k.
+    ``start(k + 1)`` runs before (`overlap`) or after the use of result k: two buffers suffice.
     """
     arriving = start(0) if count else None
     for k in range(count):
@@ -51,11 +47,7 @@ def buffered(count: int, start: Callable[[int], Callable[[], T]], overlap: bool)
 
 @dataclass(frozen=True, eq=False)
 class Csr:
-    """The CSR arrays of a piece of A that is broadcast.
-
-    Attributes:
-        value (Tensor[nonzeros]), column (int32[nonzeros]), row_ptr (int32[rows + 1]): The arrays.
-    """
+    """CSR arrays of a broadcast piece of A: Tensor[nonzeros], int32[nonzeros], int32[rows + 1]."""
 
     value: Tensor
     column: Tensor
@@ -65,19 +57,11 @@ class Csr:
         return self.value, self.column, self.row_ptr
 
     def of(self, nonzeros: int) -> Csr:
-        """Return views of the first entries of these arrays, as many as a piece needs.
-
-        Parameters:
-            nonzeros: Number of nonzeros of the piece.
-        """
+        """Return views of the arrays' first entries, for a piece with `nonzeros` nonzeros."""
         return Csr(self.value[:nonzeros], self.column[:nonzeros], self.row_ptr)
 
     def laid_out(self, width: int, resources: Resources, transposed: bool) -> SparseMatrix:
-        """Return the piece or, if `transposed`, its transpose, laid out for products.
-
-        Parameters:
-            width: Number of columns of the piece.
-        """
+        """Return the piece of `width` columns, or its transpose, laid out for products."""
         shape = len(self.row_ptr) - 1, width
         if self.value.device.type != "cpu":
             return TorchMatrix.of_tensors(self.row_ptr, self.column, self.value, shape, transposed)
@@ -90,14 +74,13 @@ class OwnPieces:
     """The pieces whose columns this rank has.
 
     Parameters:
-        transposed (csr_matrix[columns, rows]): The rank's block, transposed
-            (`layouts.matrices.halo_part`).
+        transposed (csr_matrix[columns, rows]): The rank's block, from `layouts.matrices.halo_part`.
         ptr (int64[pieces + 1]): Piece k has the columns ``ptr[k]:ptr[k + 1]``.
         travel: Whether the pieces are broadcast to other ranks.
 
     Attributes:
         both (tuple of two lists of BlockPiece): The pieces, and the transposes of the pieces.
-        csr (list of Csr): The arrays of the pieces that are broadcast; empty if `travel` is False.
+        csr (list of Csr): The pieces' arrays; empty if `travel` is False.
         nonzeros (int64[pieces]): Number of nonzeros of every piece.
     """
 
@@ -130,13 +113,7 @@ class OwnPieces:
 
 
 def _has_empty_rows(transposed: csr_matrix) -> bool:
-    """Return whether more than half of a piece's rows have no nonzeros.
-
-    If true, only the rows with nonzeros are stored.
-
-    Parameters:
-        transposed: The transpose of the piece.
-    """
+    """Return whether most rows of a piece are empty, so that only the other rows are stored."""
     used = np.count_nonzero(np.bincount(transposed.indices, minlength=transposed.shape[1]))
     return bool(2 * used < transposed.shape[1])
 
@@ -144,13 +121,7 @@ def _has_empty_rows(transposed: csr_matrix) -> bool:
 class RowPieces:
     """The pieces of A in a process row; each piece is on the rank that has the piece's columns.
 
-    The constructor is collective.
-
-    Parameters:
-        own: Pieces of this rank.
-        pieces: Pieces of the process row in this layer of the grid.
-        num_rows: Number of rows of A in the process row.
-        row: Ranks of the process row.
+    The constructor is collective. `num_rows` counts the rows of A in the process row.
     """
 
     def __init__(
@@ -173,9 +144,9 @@ class RowPieces:
         }
 
     def start(self, k: int, transposed: bool) -> Callable[[], BlockPiece]:
-        """Start the broadcast of piece k. Collective in the process row.
+        """Start the broadcast of piece k; return a function that waits for the piece.
 
-        Return a function that waits for the broadcast and returns the piece.
+        Collective in the process row.
         """
         piece, row = self._pieces[k], self._row
         mine = piece.column == row.rank
@@ -218,13 +189,7 @@ class RowPieces:
 
 @dataclass(frozen=True)
 class _Travelling:
-    """A piece of A that is broadcast before it is multiplied.
-
-    Attributes:
-        of: The pieces of the process row, to which this piece belongs.
-        number: Index of this piece among them.
-        transposed: Whether the product needs the transpose of this piece.
-    """
+    """A piece of A that is broadcast before the product with the piece or its transpose."""
 
     of: RowPieces
     number: int
@@ -239,8 +204,7 @@ class RoundBuffers:
     """Buffers of one product for the pieces of H that are sent.
 
     Attributes:
-        ring (tuple of two Tensor[rows of the largest piece, width]): Two buffers for pieces of
-            other ranks: the first for pieces with even indices, the second for odd indices.
+        ring: Two buffers for pieces of other ranks, of even and of odd index.
         rows (Tensor[rows of the part, width] or None): Own rows in a forward product, else None.
     """
 
@@ -251,15 +215,8 @@ class RoundBuffers:
 class Rounds(RowMover[RoundBuffers]):
     """Moves pieces of H in a process column, one after another.
 
-    In a forward round, the rank that owns a piece broadcasts it. In a backward round, partial sums
-    of a piece are added at the rank that owns the piece.
-
-    Parameters:
-        pieces: Pieces of the process row in this layer of the grid.
-        first_row: Place of this rank's first row in plan order.
-        column: Ranks of the process column.
-        resources: Resources of the rank. If `overlap` is set, the next piece is sent while a piece
-            is multiplied.
+    In a forward round, the owner of a piece broadcasts it; in a backward round, partial sums of a
+    piece are added at its owner. `first_row` is the place of this rank's first row in plan order.
     """
 
     idle = False
@@ -278,11 +235,7 @@ class Rounds(RowMover[RoundBuffers]):
         return RoundBuffers((next(ring), next(ring)))
 
     def moved(self, columns: int) -> BroadcastWords:
-        """Return the words that are sent by the broadcasts of a product.
-
-        Parameters:
-            columns: Number of columns of H in the product.
-        """
+        """Return the words that the broadcasts of a product with `columns` columns of H send."""
         words = np.array([piece.size * columns for piece in self._pieces], np.int64)
         root = np.array([piece.row for piece in self._pieces], np.int64)
         return BroadcastWords(np.array([self._column.ranks]), words[:, None], root[:, None])

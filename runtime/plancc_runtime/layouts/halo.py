@@ -1,12 +1,7 @@
-"""The halo exchange of a block.
+"""The halo exchange of a block: owners send rows, and gradients come back to be added.
 
-In the forward pass, owners send rows to the peers that need them. In the backward pass, the peers
-send the gradients of these rows back, and the owners add them.
-
-Consecutive small messages form *groups*. One call of torch packs all rows of a group, and one call
-multiplies or adds them when the last message of the group has arrived. Every call takes 10 to 50
-microseconds. With 500 peers and a few rows per message, one call per message would take a thousand
-times as long as the arithmetic.
+One call of torch handles a *group* of small consecutive messages: at 10 to 50 microseconds, a call
+per message would take a thousand times as long as the arithmetic.
 """
 
 from __future__ import annotations
@@ -34,10 +29,7 @@ GROUP_ROWS = 2048  # packing or adding 2048 rows takes about as long as one call
 
 
 class MessageRun(Protocol):
-    """Protocol of objects, each of which belongs to several consecutive messages of an exchange.
-
-    `messages` is the range of these messages' indices.
-    """
+    """Protocol of objects that belong to consecutive messages; `messages` has their indices."""
 
     @property
     def messages(self) -> range: ...
@@ -46,8 +38,7 @@ class MessageRun(Protocol):
 class RowRun(MessageRun, Protocol):
     """Protocol of a piece of a block, which multiplies the halo rows of consecutive messages.
 
-    `source` is the range of the rows that the piece reads, and `target` the range of the rows that
-    it computes.
+    The piece reads the range `source` of rows, and computes the range `target`.
     """
 
     @property
@@ -68,8 +59,7 @@ class OuterBlock:
     Attributes:
         messages: Indices of the messages, in the order of the send sets.
         at: Range of the rows in `MessageBuffers.outer`.
-        rows (int64[m]): Local indices of the rows. A row that several peers need occurs once for
-            each peer.
+        rows (int64[m]): Local indices; a row occurs once for each peer that needs it.
     """
 
     messages: range
@@ -82,8 +72,8 @@ class Buffers:
     """Message buffers for products with matrices of `width` columns. The caller owns the buffers.
 
     Attributes:
-        halo (Tensor[halo rows, width]): Halo rows. `HaloExchange.expand` receives them;
-            `HaloExchange.reduce` sends them.
+        halo (Tensor[halo rows, width]): Rows that `HaloExchange.expand` receives and `reduce`
+            sends.
     """
 
     halo: Tensor
@@ -94,12 +84,9 @@ class MessageBuffers(Buffers):
     """Message buffers of the direct exchange (`Halo`).
 
     Attributes:
-        outer (Tensor[rows in the send sets, width]): Copies of own rows. `Halo.expand` sends them;
-            `Halo.reduce` receives them.
-        outer_packed, halo_packed: The rows of `outer` and `halo`, rounded to the type in which they
-            are sent. If rows are not rounded, these are the tensors `outer` and `halo` themselves.
-        expand, reduce: Channels that send the packed rows in a forward round, and in a backward
-            round.
+        outer (Tensor[sent rows, width]): Own rows that `Halo.expand` sends and `reduce` receives.
+        outer_packed, halo_packed: `outer` and `halo`, or copies in the type in which rows are sent.
+        expand, reduce: Channels of the packed rows in a forward, and in a backward round.
     """
 
     outer: Tensor
@@ -116,8 +103,8 @@ M = TypeVar("M")
 class RowMover(ABC, Generic[M]):
     """Moves rows to a product that reads the rows piece by piece.
 
-    A *round* is one transfer of all rows. A *forward round* moves rows from their owners to the
-    product. A *backward round* moves rows of the adjoint product back to the owners.
+    A *forward round* moves all rows from owners to the product; a *backward round* moves rows of
+    the adjoint product back.
 
     Attributes:
         idle: Whether this rank neither sends nor receives.
@@ -139,9 +126,9 @@ class RowMover(ABC, Generic[M]):
 
     @abstractmethod
     def arriving(self, pieces: Sequence[Any], buffers: M) -> Iterator[tuple[Any, Tensor]]:
-        """Yield the pieces of a block in their order, each with the rows that it reads.
+        """Yield the pieces of a block in their order, each with its rows as soon as these arrive.
 
-        A piece is yielded as soon as its rows have arrived. The round ends after the last piece.
+        The round ends after the last piece.
         """
 
     @abstractmethod
@@ -150,32 +137,23 @@ class RowMover(ABC, Generic[M]):
     ) -> Iterator[tuple[Any, Tensor]]:
         """Yield the pieces of a block in a backward round, each with memory for the piece's rows.
 
-        Collective. The caller writes the rows to this memory. The rows are sent when the caller
-        asks for the next piece.
-
-        Parameters:
-            out: Memory for the own rows.
+        Collective. The caller's rows are sent when the caller asks for the next piece.
         """
 
     @abstractmethod
     def add_arrived(self, out: Tensor, buffers: M) -> None:
-        """Add to `out` the rows that have arrived from peers, and end the backward round.
-
-        Parameters:
-            out (Tensor[num_inputs, width]): Own rows, which are changed in place.
-        """
+        """Add rows that have arrived from peers to own rows `out`; end the backward round."""
 
 
 class HaloExchange(RowMover[B]):
     """The exchange of one block's halo rows, in forward and backward rounds.
 
-    For a forward round, call `send_rows`, then `arriving` or `take`. For a backward round, call
-    `leaving` or `send_all_back`, then `add_arrived`.
+    Forward: `send_rows`, then `arriving` or `take`. Backward: `leaving` or `send_all_back`, then
+    `add_arrived`.
 
     Attributes:
         num_inputs, num_halo: Number of own rows, and number of halo rows.
-        steps: This rank's traffic in every step of a forward round. A node-aware exchange has three
-            steps, a direct exchange has one step.
+        steps: This rank's traffic in the step or steps of a forward round.
     """
 
     steps: tuple[StepTraffic, ...]
@@ -217,23 +195,16 @@ class HaloExchange(RowMover[B]):
         return self.take(buffers)
 
     def reduce(self, out: Tensor, buffers: B) -> None:
-        """Add the rows of `buffers.halo` to the rows of `out` at their owners. Collective.
+        """Add the rows of `buffers.halo` to their owners' rows `out`, in place. Collective.
 
         This is the adjoint of `expand`.
-
-        Parameters:
-            out (Tensor[num_inputs, width]): Own rows, which are changed in place.
         """
         self.send_all_back(buffers)
         self.add_arrived(out, buffers)
 
 
 class Halo(HaloExchange[MessageBuffers]):
-    """The direct exchange: the owner of a row sends the row to each rank that needs the row.
-
-    Parameters:
-        exchange: Send and receive sets of this rank: it sends input rows and receives halo rows.
-    """
+    """The direct exchange: the owner of a row sends the row to each rank that needs the row."""
 
     def __init__(self, exchange: Exchange, num_inputs: int, resources: Resources) -> None:
         send, receive = exchange.send, exchange.receive
@@ -256,8 +227,7 @@ class Halo(HaloExchange[MessageBuffers]):
     def buffers(self, width: int, halo: Tensor | None = None) -> MessageBuffers:
         """Return new message buffers, which all products of `width` columns can use.
 
-        Parameters:
-            halo: Tensor that the buffers use for halo rows; None: a new tensor.
+        `halo` is used for halo rows; None: a new tensor.
         """
         num_outer = self._send[-1][1].stop if self._send else 0
         dtype, device = self.resources.dtype, self.resources.device
@@ -360,14 +330,12 @@ def _slices(ptr: np.ndarray) -> list[slice]:
 
 
 def groups(ptr: np.ndarray, work: np.ndarray, least: int) -> Iterator[tuple[range, slice]]:
-    """Divide messages into groups of consecutive messages.
-
-    Yield two ranges for each group: its messages, and their rows.
+    """Divide messages into groups of consecutive messages; yield messages and rows of each group.
 
     Parameters:
         ptr (int64[messages + 1]): Message k has the rows ``ptr[k]:ptr[k + 1]``.
         work (int64[messages]): Work of every message, such as its number of rows or nonzeros.
-        least: Smallest amount of work of a group. The last group may have less work.
+        least: Smallest amount of work of a group; the last group may have less.
     """
     first = total = 0
     for last, amount in enumerate(work.tolist(), 1):
@@ -378,12 +346,10 @@ def groups(ptr: np.ndarray, work: np.ndarray, least: int) -> Iterator[tuple[rang
 
 
 def complete(arrivals: Iterator[int], parts: Sequence[G], clock: Clock) -> Iterator[G]:
-    """Yield groups of messages in their order. Before a group, wait for all of its messages.
+    """Yield the groups `parts` of messages in their order, each when all its messages have arrived.
 
-    Parameters:
-        parts: The groups.
-        arrivals: Indices of the messages, counted over all groups, in the order of arrival.
-        clock: Clock that counts the time of waiting under the name "wait".
+    `arrivals` are the messages' indices, counted over all groups. `clock` counts the waiting time
+    as "wait".
     """
     group_of = [g for g, group in enumerate(parts) for _ in group.messages]
     missing = [len(group.messages) for group in parts]

@@ -1,9 +1,7 @@
 """The interface of the graph that layers use, in every layout.
 
-A layout divides the rows of x among the ranks. In most layouts a rank holds whole rows of a layer's
-input and output. In layouts that split columns too (2D and 3D process grids), a rank holds only the
-columns ``first_column : first_column + m`` of its rows; these layouts override methods of
-`LayerGraph`.
+A rank holds whole rows or, in 2D and 3D process grids, the columns ``first_column : first_column +
+m`` of its rows.
 """
 
 from __future__ import annotations
@@ -27,10 +25,9 @@ class LayerGraph(ABC):
     """The interface of the graph for convolutions. Methods that move rows are collective.
 
     Attributes:
-        copies: Number of ranks that compute the loss of the same row. A sum over all ranks counts
-            every row `copies` times, so such a sum is divided by `copies`.
+        copies: Number of ranks that compute the loss of the same row; divisor of sums over ranks.
         cycle: Number of epochs after which the messages of a product repeat.
-        transport: Transport of all ranks, with which sums over all rows are computed.
+        transport: Transport of all ranks, for sums over all rows.
     """
 
     copies: int = 1
@@ -60,21 +57,14 @@ class LayerGraph(ABC):
     def product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
         """Return A x, divided among the ranks in the same way as x. Collective.
 
-        If g is the gradient of the result, the gradient of x is A^T g.
-
-        Parameters:
-            coefficients: Values of A: a name in `plancc.plan.layers.COEFFICIENTS`.
+        `coefficients` names the values of A (`plancc.plan.layers.COEFFICIENTS`).
         """
         return _Product.apply(x, self, coefficients)
 
     def transposed_product(self, x: Tensor, coefficients: str = "plan") -> Tensor:
         """Return A^T x, divided among the ranks in the same way as a layer's input. Collective.
 
-        If g is the gradient of the result, the gradient of x is A g.
-
-        Parameters:
-            x: A row for every output row of a layer, divided among the ranks in the same way as a
-                layer's output.
+        x is divided like a layer's output.
         """
         return _Product.apply(x, self, coefficients, True)
 
@@ -93,8 +83,7 @@ class LayerGraph(ABC):
     def degree(self, nonzeros: str) -> Tensor:
         """Return the number of nonzeros of every row of the output: int64[num_outputs].
 
-        Parameters:
-            nonzeros: Which nonzeros are counted: a name in `layouts.block.NONZEROS`.
+        `nonzeros` is a name in `layouts.block.NONZEROS`.
         """
 
     @property
@@ -115,11 +104,7 @@ class LayerGraph(ABC):
         return x if self.places is None else x.index_select(0, self.places)
 
     def fork(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x and ``targets(x)``, for two operations that both read x.
-
-        In the backward pass, the gradients of the two operations are added in place
-        (`kernels.dense.fork`).
-        """
+        """Return x and ``targets(x)``, for two operations whose gradients are added in place."""
         x, own = fork(x, self.places)
         return x, own if self.places is not None else self.targets(own)
 
@@ -133,21 +118,16 @@ class LayerGraph(ABC):
     ) -> Tensor:
         """Return x weight + bias, divided among the ranks in the same way as x. Collective.
 
-        Parameters:
-            weight, bias: The whole weight and bias, even if ranks hold only some columns of x.
-            rectified: Whether max(result, 0) is returned instead.
-            onto: Tensor to which x weight is added in place. No earlier operation may have saved
-                this tensor for its backward pass.
+        If `rectified`, return max(result, 0). Weight and bias are whole, even if ranks hold only
+        some columns of x. x weight is added to `onto` in place; no earlier operation may have saved
+        `onto` for its backward pass.
         """
         return linear(x, weight, bias, rectified, onto)
 
     def finished(self, z: Tensor, bias: Tensor | None, rectified: bool = False) -> Tensor:
-        """Return z + bias, computed in place. Not collective.
+        """Return z + bias or, if `rectified`, max(z + bias, 0), computed in place. Not collective.
 
-        Parameters:
-            z: Tensor that is overwritten. No earlier operation may have saved it for its backward
-                pass.
-            rectified: Whether max(result, 0) is returned instead.
+        No earlier operation may have saved z for its backward pass.
         """
         return finished(z, None if bias is None else self.own_columns(bias), rectified)
 
@@ -159,10 +139,7 @@ class LayerGraph(ABC):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """Return (A x) weight + bias, divided among the ranks in the same way as x. Collective.
-
-        For the parameters, see `product` and `linear`.
-        """
+        """Return (A x) weight + bias, divided among the ranks in the same way as x. Collective."""
         return self.linear(self.product(x, coefficients), weight, bias, rectified)
 
     def linear_product(
@@ -173,19 +150,12 @@ class LayerGraph(ABC):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """Return A (x weight) + bias, divided among the ranks in the same way as x. Collective.
-
-        For the parameters see `product` and `linear`.
-        """
+        """Return A (x weight) + bias, divided among the ranks in the same way as x. Collective."""
         z = self.product(self.linear(x, weight), coefficients)
         return self.finished(z, bias, rectified)
 
     def own_columns(self, vector: Tensor) -> Tensor:
-        """Return the entries of a vector for the columns that this rank holds.
-
-        Parameters:
-            vector (Tensor[width]): One entry per column of a matrix, such as a bias.
-        """
+        """Return the entries of a vector, one per column of a matrix, for this rank's columns."""
         return vector
 
     def first_column(self, width: int) -> int:
@@ -195,38 +165,29 @@ class LayerGraph(ABC):
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
         """Return all `width` columns of x: Tensor[rows, width]. Collective.
 
-        As many ranks as the attribute `copies` says get the same rows, and compute the same
-        results from them.
+        `copies` ranks get the same rows, and compute the same results from them.
         """
         return x
 
     @abstractmethod
     def program(self, step: LayerStep) -> Program:
-        """Return the program with which a step of a layer sends rows, or () if it sends none.
+        """Return the program with which a layer's step sends rows, or () if it sends none.
 
         For a product in the backward pass, the result is the adjoint program.
-
-        Parameters:
-            step: Step of a layer.
         """
 
     @abstractmethod
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
         """Return the transfers of every entry of ``program(step)``, by the name of the entry.
 
-        The result covers `cycle` epochs and describes the forward direction. Ranks are numbered as
-        in `transport`. Messages that this rank neither sends nor receives may be missing.
-
-        Parameters:
-            step: Step of a network layer. Its `columns` counts all columns, even if each rank holds
-                only some of them.
+        The transfers cover `cycle` epochs forward, with ranks as in `transport`; messages of other
+        ranks may be missing. `step.columns` counts the columns of all ranks.
         """
 
     def counts(self, step: LayerStep) -> Counts:
-        """Return this rank's traffic for a step of a layer, summed over `cycle` epochs.
+        """Return this rank's traffic for a step of a layer over `cycle` epochs: arrays int64[1].
 
-        After `cycle` epochs, the messages of a product repeat. The counts are arrays int64[1]. A
-        product with the step's coefficients must have been computed before.
+        A product with the step's coefficients must have been computed before.
         """
         program, transport = self.program(step), self.transport
         if not program:

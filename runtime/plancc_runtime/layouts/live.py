@@ -1,15 +1,13 @@
 """Blocks without dead rows, for a forward pass that computes only the wanted outputs.
 
-The outputs of the last layer are the wanted rows. An input row of a layer is *live* if the row
-itself, or a row that needs it, is an output of the layer on any rank. All other rows are dead, and
-are neither computed nor sent:
+An input row of a layer is *live* if the row itself, or a row that needs it, is an output of the
+layer on any rank. Dead rows are neither computed nor sent:
 
     wanted rows        = outputs of layer L
     inputs of layer k  = outputs of layer k, and the columns of their nonzeros
     outputs of layer k = inputs of layer k + 1
 
-From the last layer to the first, every rank marks the halo rows that its outputs need, and sends
-the owners one byte per halo row. Then both ends of a message drop the same rows from the message.
+From the last layer to the first, ranks send one byte per halo row: whether it is needed.
 """
 
 from __future__ import annotations
@@ -31,22 +29,14 @@ from plancc_runtime.transport.row_numbers import send_numbers
 def live_blocks(
     block: Block, wanted: Int64Array, layers: int, transport: Transport
 ) -> tuple[list[Block], list[Int64Array]]:
-    """Return a block without dead rows for every layer. Collective.
+    """Return a block without dead rows for every layer, and rows of every layer. Collective.
+
+    The rows are local, ascending: inputs of the first layer, then outputs of every layer. A layer
+    that drops nothing has the object `block` itself, unless boundary edges are sampled.
 
     Parameters:
-        block: The block of all rows. If the boundary is sampled, `block` must come from
-            `boundary.ready_to_draw`. In random draws, live rows and nonzeros keep the numbers that
-            they have in `block`.
+        block: The block of all rows; from `boundary.ready_to_draw` if the boundary is sampled.
         wanted (int64[m]): Local rows whose outputs of the last layer are needed, ascending.
-        layers: Number of layers.
-
-    Returns:
-        blocks (list of Block): One block per layer, first layer first. If a layer drops nothing on
-            this rank, and boundary edges are not sampled, the layer's entry is the object `block`
-            itself. (If boundary edges are sampled, peers may have dropped nonzeros, which changes
-            `uses_sent`.)
-        rows (list of int64[...]): Lists of local rows, ascending. The first has the inputs of the
-            first layer; one list for every layer follows, with the outputs of the layer.
     """
     blocks: list[Block] = []
     rows = [wanted]
@@ -58,18 +48,14 @@ def live_blocks(
 
 
 def live_halo(block: Block, rows: Int64Array) -> Int64Array:
-    """Return the halo columns in which some local rows have nonzeros, ascending: int64[m].
-
-    Parameters:
-        rows: Indices of the local rows.
-    """
+    """Return the halo columns in which the local rows `rows` have nonzeros, ascending: int64[m]."""
     return block.num_inputs + np.flatnonzero(_marked(block, rows)[block.num_inputs :])
 
 
 def isolated(block: Block, rows: Int64Array) -> Block:
     """Return a block that has only the given rows of `block`, and neither nonzeros nor messages.
 
-    This block is enough for a layer whose product was computed once, before training.
+    Such a block is enough for a layer whose product was computed once, before training.
     """
     return replace(
         block,
@@ -87,14 +73,9 @@ def isolated(block: Block, rows: Int64Array) -> Block:
 def _live_block(
     block: Block, outputs: Int64Array, transport: Transport
 ) -> tuple[Block, Int64Array]:
-    """Return one layer's block without dead rows, and the local numbers of its input rows.
+    """Return a layer's block without dead rows, and its inputs' local numbers. Collective.
 
-    Dead rows are rows that no wanted output depends on. Input rows are the own rows that this rank
-    or another rank reads in the layer. Collective.
-
-    Parameters:
-        block: The block of all rows.
-        outputs: Local numbers of the output rows that the layer must compute.
+    `block` has all rows; `outputs` are the local rows that the layer must compute.
     """
     n = block.num_inputs
     live = _marked(block, outputs)
@@ -138,10 +119,7 @@ def _live_block(
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:
     """Return only the nonzeros in `uses` that are in a live halo column and in an output row.
 
-    Parameters:
-        uses: The nonzeros in all halo columns of `block`.
-        outputs: The output rows, as local rows.
-        live (bool[halo rows]): Whether each halo row is live, as the module defines it.
+    `live` says whether each halo row is live: bool[halo rows].
     """
     left = np.zeros(block.num_local_rows, np.bool_)
     left[outputs] = True
@@ -153,12 +131,9 @@ def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> 
 
 
 def _marked(block: Block, rows: Int64Array) -> Any:
-    """Return, for each column, whether at least one of the given rows needs it: bool[num_columns].
+    """Return whether any of the local rows `rows` needs each column: bool[num_columns].
 
     A row needs its own column and the columns of its nonzeros.
-
-    Parameters:
-        rows: Indices of the given rows among the local rows of the block.
     """
     marked = np.zeros(block.num_columns, np.bool_)
     marked[rows] = True

@@ -1,7 +1,6 @@
 """One rank's share of the graph of a row or edge plan: differentiable products and halo exchanges.
 
-Every method that moves rows is collective, and so is its backward pass: all ranks must call the
-same methods in the same order.
+All ranks must call methods that move rows, and their backward passes, in the same order.
 """
 
 from __future__ import annotations
@@ -47,9 +46,7 @@ MOVING: dict[type[LayerStep], tuple[str, ...]] = {
 class LocalGraph(ProgramGraph):
     """The graph of a layer in a row plan or an edge plan.
 
-    Parameters:
-        block: This rank's block. The block of an edge plan must come from
-            `whole_counts.with_whole_rows`.
+    The block of an edge plan must come from `whole_counts.with_whole_rows`.
     """
 
     def __init__(self, block: Block, resources: Resources) -> None:
@@ -76,14 +73,7 @@ class LocalGraph(ProgramGraph):
         self._column_vertices: Tensor | None = None
 
     def sampled(self, sample: Sample) -> LocalGraph:
-        """Return a copy of this graph that has only what a sample keeps. Not collective.
-
-        If samples keep all nonzeros in own columns, these nonzeros are laid out once for all
-        samples.
-
-        Parameters:
-            sample: The kept messages, halo rows and nonzeros.
-        """
+        """Return a copy of this graph that has only what a sample keeps. Not collective."""
         graph = copy(self)
         graph._whole, graph._sample = self, sample
         graph._halo = Halo(sample.expand, sample.whole.num_inputs, self.resources)
@@ -95,9 +85,8 @@ class LocalGraph(ProgramGraph):
     def with_halo(self, halo: Tensor | None = None) -> GraphWithHalo:
         """Return a copy of this graph whose products need not receive halo rows.
 
-        Parameters:
-            halo: The halo rows, which are the same in all products; an input x then has own rows
-                only. None: every input x has own rows, and after them its halo rows.
+        `halo` has the halo rows of every input, which has own rows only; None: inputs have own
+        rows, then halo rows.
         """
         return GraphWithHalo(self, halo)
 
@@ -119,10 +108,9 @@ class LocalGraph(ProgramGraph):
         return torch.from_numpy(self._block.inputs).to(self.resources.device)
 
     def column_vertices(self) -> Tensor:
-        """Return the vertex of every column: int32[num_columns].
+        """Return the vertex of every column, own inputs before halo rows: int32[num_columns].
 
-        The columns are own inputs, then halo rows. The first call is collective, unless the block
-        knows the vertices of its halo rows (`Block.halo`).
+        The first call is collective, unless the block knows the halo rows' vertices (`Block.halo`).
         """
         if self._column_vertices is None:
             block, sample = self._block, self._sample
@@ -141,11 +129,7 @@ class LocalGraph(ProgramGraph):
         return None if self._block.outputs is None else self._places
 
     def rows_of_product(self, outputs: Int64Array) -> Int64Array:
-        """Return the rows of A x that a layer reads to compute some output rows: int64[...].
-
-        Parameters:
-            outputs: Local numbers of the output rows.
-        """
+        """Return the rows of A x that a layer reads to compute the rows `outputs`: int64[...]."""
         return outputs
 
     def is_finite(self) -> bool:
@@ -163,24 +147,19 @@ class LocalGraph(ProgramGraph):
         return x if self.transport.size == 1 else torch.cat([x, self.halo(x)])
 
     def returned(self, y: Tensor) -> Tensor:
-        """Send halo rows of y to their owners, and return the sums: Tensor[num_inputs, width].
+        """Return the own rows of y plus the copies of these rows on other ranks. Collective.
 
-        The owner of a row adds its own row of y and the halo rows of y that it receives for this
-        row. This is the adjoint of `columns`. Collective.
-
-        Parameters:
-            y (Tensor[num_columns, width]): Own rows, then halo rows.
+        y has own rows, then halo rows, Tensor[num_columns, width]; this is the adjoint of
+        `columns`.
         """
         own, copies = y.split([self._halo.num_inputs, self._halo.num_halo])
         found: Tensor = _Returned.apply(own, copies, self._halo)
         return found
 
     def largest_returned(self, y: Tensor) -> Tensor:
-        """Send halo rows of y to their owners, and return maxima: Tensor[num_inputs, width].
+        """Return elementwise maxima of own rows of y and their copies on other ranks. Collective.
 
-        Row i of the result is the elementwise maximum of own row i of y and all copies of this row
-        on other ranks. Like `returned`, but with maxima instead of sums, and without gradient. The
-        exchange is direct, never node-aware. Collective.
+        Like `returned`, but without gradient, and never node-aware.
         """
         if self._returning is None:
             exchange = self.block.expand
@@ -198,23 +177,18 @@ class LocalGraph(ProgramGraph):
         return self._copies is not None
 
     def local_rows(self, x: Tensor) -> Tensor:
-        """Return own rows of x, and after them folded rows: Tensor[num_local_rows, ...].
+        """Return own rows of x, then folded rows: Tensor[num_local_rows, ...]. Collective.
 
-        Folded rows are rows of other ranks in which this rank has nonzeros. They are received from
-        their owners. In the backward pass, the owners add the gradients of folded rows. Collective.
+        Folded rows are received from their owners, which add the gradients in the backward pass.
         """
         if self._copies is None:
             return x
         return torch.cat([x, self._copied(x, self._copies)])
 
     def partial_rows(self, x: Tensor) -> Tensor:
-        """Send folded rows to their owners. Return own rows, and after them the received rows.
+        """Send folded rows of x to their owners; return own rows, then received rows. Collective.
 
-        `fold_pattern` says to which own row each received row belongs. The backward pass sends the
-        gradients of the received rows back. Collective.
-
-        Parameters:
-            x (Tensor[num_local_rows, ...]): Own rows, then folded rows.
+        `fold_pattern` says to which own row each received row belongs.
         """
         if self._partials is None:
             return x
@@ -224,12 +198,8 @@ class LocalGraph(ProgramGraph):
     def fold_pattern(self, nonzeros: str) -> Pattern:
         """Return the pattern of the matrix that sums the result of `partial_rows` into own rows.
 
-        The matrix has a row for every own row, and a column for every row of that result. An own
-        row has a nonzero in its own column if this rank has nonzeros in the row. It has a further
+        An own row has a nonzero in its own column if this rank has nonzeros in the row, and a
         nonzero for every rank that sends a folded row for it.
-
-        Parameters:
-            nonzeros: Name in `layouts.block.NONZEROS`.
         """
         from plancc_runtime.kernels.edges import Pattern
 
@@ -250,10 +220,7 @@ class LocalGraph(ProgramGraph):
         return self._fold_patterns[nonzeros]
 
     def degree(self, nonzeros: str) -> Tensor:
-        """Return the number of nonzeros of every own row, on all ranks: int64[num_outputs].
-
-        `nonzeros`: which nonzeros count, a name in `layouts.block.NONZEROS`.
-        """
+        """Return the number of nonzeros of every own row, on all ranks: int64[num_outputs]."""
         if not self.folds:
             return self.local_pattern(nonzeros).degree
         counts = self.block.whole_degree(nonzeros)[: self.num_outputs]
@@ -262,9 +229,7 @@ class LocalGraph(ProgramGraph):
     def pattern(self, nonzeros: str) -> Pattern:
         """Return the pattern of the nonzeros that a name in `layouts.block.NONZEROS` selects.
 
-        Raises:
-            InputError: If the plan is an edge plan, in which a rank may have only some nonzeros of
-                a row.
+        InputError in an edge plan, in which a rank may have only some nonzeros of a row.
         """
         if self.folds:
             raise InputError(
@@ -274,11 +239,7 @@ class LocalGraph(ProgramGraph):
         return self.local_pattern(nonzeros)
 
     def local_pattern(self, nonzeros: str) -> Pattern:
-        """Return the pattern of all local rows. In an edge plan, folded rows follow own rows.
-
-        Parameters:
-            nonzeros: Which nonzeros the pattern has: a name in `layouts.block.NONZEROS`.
-        """
+        """Return the pattern of all local rows; in an edge plan, folded rows follow own rows."""
         from plancc_runtime.kernels.edges import Pattern
 
         if nonzeros not in self._patterns:
@@ -297,23 +258,17 @@ class LocalGraph(ProgramGraph):
         return self.edge_column(EDGE_FEATURES, self.resources.dtype)
 
     def edge_column(self, name: str, dtype: torch.dtype | None = None) -> Tensor | None:
-        """Return one column of edge data for this rank's edges: Tensor[edges, ...].
+        """Return edge data in the order of ``local_pattern("edges")``: Tensor[edges, ...].
 
-        Edges are in the order of ``local_pattern("edges")``. The result is None if the plan has no
-        such column (`plancc.graph.columns`).
-
-        Parameters:
-            name: Name of the column.
-            dtype: Type of the result; by default the type of the column.
+        None if the plan has no column `name` (`plancc.graph.columns`).
         """
         return self._edge_tensor(self.block.with_nonzeros("edges").columns.get(name), dtype)
 
     @cached_property
     def edge_factors(self) -> Tensor | None:
-        """For every edge, the factor of its value in sums over neighbours: Tensor[edges].
+        """The sampler's factor of every edge's value in sums over neighbours: Tensor[edges].
 
-        The sampler of mini-batches sets these factors. Edges are in the order of
-        ``local_pattern("edges")``. None if all factors are 1.
+        Edges are in the order of ``local_pattern("edges")``. None if all factors are 1.
         """
         return self._edge_tensor(self.block.with_nonzeros("edges").factor, self.resources.dtype)
 
@@ -384,9 +339,8 @@ class GraphWithHalo(LocalGraph):
     """A graph for layers whose halo rows are already on the rank, so that no rows are sent.
 
     Parameters:
-        graph: Graph of a row plan. Both graphs share their laid-out matrices. If `graph` is
-            sampled, its block must come from `boundary.ready_to_draw`.
-        halo (Tensor[num_halo, ...], optional): Halo rows of every input; an input then has own rows
+        graph: Graph of a row plan; a sampled block must come from `boundary.ready_to_draw`.
+        halo (Tensor[num_halo, ...], optional): Halo rows of every input, which then has own rows
             only. None: every input has own rows, then halo rows.
     """
 
@@ -422,8 +376,7 @@ class GraphWithHalo(LocalGraph):
 def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
     """Return the graph if its plan is a row plan or an edge plan; else raise InputError.
 
-    Parameters:
-        what: Option that needs such a plan; the error message begins with it.
+    The error message begins with `what`, the option that needs such a plan.
     """
     if isinstance(graph, LocalGraph):
         return graph
@@ -431,12 +384,9 @@ def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
 
 
 def halo_rows(x: Tensor, halo: HaloExchange[Any]) -> Tensor:
-    """Send rows of x with the exchange `halo`; return the received rows: Tensor[num_halo, width].
+    """Return the halo rows that the owners send, from own rows x: Tensor[num_halo, width].
 
-    Collective. In the backward pass, the owners add the gradients of these rows.
-
-    Parameters:
-        x (Tensor[num_inputs, width]): Own rows.
+    In the backward pass, the owners add the gradients of these rows. Collective.
     """
     found: Tensor = _HaloRows.apply(x, halo)
     return found
@@ -456,8 +406,7 @@ class _HaloRows(torch.autograd.Function):
 class _Returned(torch.autograd.Function):
     """Sends the halo rows `copies` to their owners, which add them to `own` (None means zeros).
 
-    If g is the gradient of the result, the gradient of `own` is g, and the gradient of `copies` is
-    ``halo_rows(g)``.
+    Gradients of `own` and `copies` for the gradient g of the result: g and ``halo_rows(g)``.
     """
 
     @staticmethod

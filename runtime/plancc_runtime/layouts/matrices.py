@@ -1,8 +1,7 @@
 """Local matrices in the form in which kernels multiply by them ("laid out").
 
-A matrix is laid out as a whole or, for halo columns, in pieces: one piece per group of messages.
-Every call of torch takes 10 to 50 microseconds. So one call multiplies the columns of several small
-messages.
+Halo columns form one piece per group of messages, since a call of torch takes 10 to 50
+microseconds.
 """
 
 from __future__ import annotations
@@ -29,14 +28,10 @@ class BlockPiece(NamedTuple):
     """A piece of a block, laid out for a product in one direction.
 
     Attributes:
-        matrix: The nonzeros of the piece.
-        messages: Indices of the messages with which the rows in `source` arrive. In a transposed
-            piece, indices of the messages that send the rows in `target`. Empty if no rows are
-            sent.
+        messages: Messages that bring `source` rows or, if transposed, send `target` rows.
         source: Range of the rows that the piece reads, in the product's input.
         target: Range of the rows that the piece computes, in the product's output.
-        rows (Tensor int64[m] or None): If `matrix` stores only rows that have nonzeros: for every
-            row of `matrix`, its index within the range `target`. None if `matrix` stores all rows.
+        rows (Tensor int64[m] or None): Index in `target` of every stored row; None: all rows.
     """
 
     matrix: SparseMatrix
@@ -58,13 +53,10 @@ class BlockPiece(NamedTuple):
 
 
 class TransposedPiece:
-    """The transpose of a whole block. The first product with the transpose lays it out.
+    """The transpose of a whole block, laid out by the first product with it.
 
-    If no backward pass multiplies by the transpose, it is never laid out. An example is a product
-    with features that need no gradient.
-
-    Parameters:
-        laid_out: The arguments of `transposed`.
+    Products with features that need no gradient never lay it out. `laid_out`: arguments of
+    `transposed`.
     """
 
     messages, source, target = range(0), ALL, ALL
@@ -97,20 +89,12 @@ def both_ways(matrix: csr_matrix, resources: Resources) -> tuple[SparseMatrix, S
 
 
 def transposed(matrix: csr_matrix, forward: SparseMatrix, resources: Resources) -> SparseMatrix:
-    """Return the transpose, laid out for products.
-
-    Parameters:
-        forward: The laid-out matrix, which is returned if the matrix is symmetric.
-    """
+    """Return the transpose, laid out for products: `forward` itself if the matrix is symmetric."""
     return forward if is_symmetric(matrix) else resources.lay_out(matrix.T.tocsr())
 
 
 def is_symmetric(matrix: csr_matrix) -> bool:
-    """Return whether a matrix equals its transpose, including the values.
-
-    If the columns of every row are sorted, a loop over the rows visits the nonzeros (i, j) of a
-    column j by ascending i. At each nonzero (i, j), the next nonzero of row j must be (j, i).
-    """
+    """Return whether a matrix equals its transpose, including the values."""
     num_rows, num_columns = matrix.shape
     if num_rows != num_columns or not np.array_equal(
         np.diff(matrix.indptr), np.bincount(matrix.indices, minlength=num_columns)
@@ -165,11 +149,9 @@ def blocks_of(block: Block, resources: Resources) -> Blocks:
 
 
 def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_matrix]:
-    """Return two matrices with the nonzeros of the local rows ``first:end`` of a block.
+    """Return the nonzeros of the local rows ``first:end`` in own columns and in halo columns.
 
-    The first has the nonzeros in own columns: csr_matrix[rows, own columns]. The second is the
-    transpose of the nonzeros in halo columns: csr_matrix[halo rows, rows]. If the block has no halo
-    columns, no array of the block is copied.
+    csr_matrix[rows, own columns] and, transposed, csr_matrix[halo rows, rows].
     """
     row_ptr, (n, num_halo) = block.row_ptr[first : end + 1], (block.num_inputs, block.num_halo)
     if num_halo:
@@ -183,13 +165,10 @@ def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_
 
 @njit(cache=True, nogil=True)
 def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any, num: int) -> Any:
-    """Split a CSR matrix. Return the columns before `first`, and the transposed other columns.
+    """Split CSR arrays into the columns before `first`, and the transpose of the other columns.
 
-    Each result is a tuple of the CSR arrays (values, columns, row pointers).
-
-    Parameters:
-        place: For every column from `first` on, its row in the transpose.
-        num: Number of rows of the transpose.
+    Each result is (values, columns, row pointers). `place` has the row in the transpose, which has
+    `num` rows, of every column from `first` on.
     """
     before = np.zeros(len(row_ptr), dtype=np.int64)
     ptr = np.zeros(num + 2, dtype=np.int64)
@@ -218,15 +197,9 @@ def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any
 
 
 def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Resources) -> Blocks:
-    """Return the nonzeros in halo columns, and their transposes, as pieces laid out for products.
+    """Return pieces of the halo columns, and their transposes: one piece per group of messages.
 
-    There is one piece for each group of messages.
-
-    Parameters:
-        name: Name of the pieces in the result.
-        part: `halo_part` of the block.
-        recv_ptr (int64[messages + 1]): The halo rows ``recv_ptr[k]:recv_ptr[k + 1]`` arrive in
-            message k.
+    `part` is `halo_part` of the block. Message k has the halo rows ``recv_ptr[k]:recv_ptr[k + 1]``.
     """
     nonzeros, messages = np.diff(part.indptr[recv_ptr]), range(len(recv_ptr) - 1)
     pairs = [
@@ -239,13 +212,10 @@ def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Re
 def halo_pieces(
     messages: range, at: slice, transposed: csr_matrix, resources: Resources
 ) -> tuple[BlockPiece, BlockPiece]:
-    """Return a piece of a block with the halo columns of some messages, and the transposed piece.
+    """Return the piece of the halo columns `at` of some messages, and the transposed piece.
 
-    The first piece stores only the rows that have nonzeros.
-
-    Parameters:
-        messages, at: Indices of these messages, and the range of their halo rows.
-        transposed: The transpose of the piece, csr_matrix[halo rows of the piece, local rows].
+    The first piece stores only the rows that have nonzeros. `transposed` is csr_matrix[halo rows of
+    the piece, local rows].
     """
     num_halo, num_rows = transposed.shape
     rows = np.sort(transposed.indices)  # np.unique would hash, which is many times slower

@@ -22,13 +22,8 @@ if TYPE_CHECKING:
 def order_rows(part: Part, method: str, pipeline: str, transport: Transport) -> Part:
     """Return the slice with its rows sorted by the method `method`. Collective.
 
-    In a feature plan, the rows of a group of ranks are ordered. Then the pipeline assigns these
-    rows to the ranks of the group. A rank sends the vertex data of rows that another rank gets.
-
-    Parameters:
-        method: "none", "rcm" (reverse Cuthill-McKee), "degree", or "auto", which is "rcm" if there
-            is a pipeline, else "none".
-        pipeline: Value of the option `pipeline`, as in `layouts.pipeline.pipelining`.
+    "auto" is "rcm" if there is a pipeline, else "none". In a feature plan, the rows of a group are
+    sorted together, so ranks exchange rows.
     """
     feature = part.grid is not None and part.grid.grid.scheme == "feature"
     if method == "auto":
@@ -76,17 +71,12 @@ def _handed_over(
     place: int,
     transport: Transport,
 ) -> VertexData:
-    """Exchange vertex data in a group of ranks, because the ranks' rows change. Collective.
-
-    *Old* rows are the rows that a rank has before the change, *new* rows the rows that it gets. All
-    rows of the group are numbered in their order before the change. Return the data of this rank's
-    new rows.
+    """Return the vertex data of this rank's new rows, sent by the ranks of its group. Collective.
 
     Parameters:
         data: Vertex data of this rank's old rows.
-        wanted: For every member of the group, its new rows.
+        wanted: For every member of the group, its new rows, numbered over the group.
         had (int64[members, 2]): For every member, the range ``first:last`` of its old rows.
-        members: Ranks of the group.
         place: Position of this rank in `members`.
     """
     begin, end = had[place]
@@ -115,11 +105,7 @@ def order_for_cache(part: Part, method: str) -> Part:
 
 
 def row_order(part: Part, method: str) -> Int64Array:
-    """Return the new order of the rows: for every place, the row's old number, int64[rows].
-
-    Parameters:
-        method: Method of `kernels.order.cache_order`.
-    """
+    """Return the old number of the row at every place of the new order: int64[rows]."""
     from plancc_runtime.kernels.order import cache_order
 
     shape = part.num_rows, part.num_rows + part.num_halo
@@ -132,12 +118,8 @@ def row_order(part: Part, method: str) -> Int64Array:
 def reordered(part: Part, order: Int64Array) -> Part:
     """Return the slice with its rows renumbered. Messages move the same rows as before.
 
-    Parameters:
-        order (int64[rows]): For every row in the new order, its old index. Interior rows must stay
-            before boundary rows.
-
-    Returns:
-        A slice. Its rows are not in plan order, and the row indices in a message may be unsorted.
+    `order` has the old index of every row; interior rows must stay first. Row indices in a message
+    may then be unsorted.
     """
     new = np.empty(part.num_rows + part.num_halo, part.column.dtype)
     new[order] = np.arange(part.num_rows)

@@ -31,30 +31,21 @@ class Pipelining:
     def of(cls, row_ptr: Int64Array, column: np.ndarray, stages: int | None = None) -> Pipelining:
         """Return the pipelining of a square CSR matrix.
 
-        Parameters:
-            stages: Number of batches of rows; None: the number that `wanted_stages` computes from
-                the bandwidth.
+        By default, the number of batches follows from the bandwidth (`wanted_stages`).
         """
         n, b = len(row_ptr) - 1, bandwidth(row_ptr, column)
         return cls(n, b, max(1, min(n, stages or wanted_stages(n, b))))
 
     @property
     def granularity(self) -> float:
-        """Granularity (n - b) / 2n, for the attributes n, b and s of the class.
-
-        If it is at least 1 / s, no stage of the pipeline is idle.
-        """
+        """Granularity (n - b) / 2n; if it is at least 1 / s, no stage of the pipeline is idle."""
         return (self.num_rows - self.bandwidth) / (2 * max(self.num_rows, 1))
 
 
 def pipelining(share: GridShare | None, choice: str) -> Pipelining | None:
     """Return the pipelining of a part of a feature plan; None if there is no pipeline.
 
-    Parameters:
-        share: The rank's share of the grid. The rows of its block are in the order of the batches.
-            None if the plan is no grid plan.
-        choice: "off"; a number of batches of rows; or "auto", which computes this number from the
-            bandwidth of the matrix.
+    `choice` is "off", a number of batches of rows, or "auto" (from the matrix's bandwidth).
     """
     if share is None or choice == "off":
         return None

@@ -35,11 +35,9 @@ class TypedBlock:
 
     Attributes:
         block: Block with the rows and nonzeros of all types and relations.
-        types: Types and relations of the plan.
         row_type (int64[num_local_rows]): Index of the type of every row.
         column_type (int64[num_columns]): Index of the type of every column.
-        relation (int64[nonzeros]): Index of the relation of every nonzero; -1 if it belongs to no
-            relation.
+        relation (int64[nonzeros]): Index of every nonzero's relation; -1 if it has none.
     """
 
     block: Block
@@ -82,12 +80,8 @@ class TypedBlock:
     def stack(self) -> Block:
         """Return the stack: one block with the matrices of all relations, one below the other.
 
-        Its rows are, for every relation, the own rows of the relation's destination type. So its
-        outputs are not a subset of its inputs. The stack has the same messages as this block.
-        Nonzeros that belong to no relation are dropped.
-
-        Raises:
-            InputError: If the plan is an edge plan.
+        Outputs are own rows of each relation's destination type, not a subset of inputs. Nonzeros
+        without relation are dropped. InputError if the plan is an edge plan.
         """
         if self.block.fold is not None:
             raise InputError("the plan is an edge plan; layers with vertex types need a row plan")
@@ -112,10 +106,9 @@ class TypedBlock:
         )
 
     def block_of(self, relation: Relation, transport: Transport) -> Block:
-        """Return the block of a relation. Collective.
+        """Return the block of a relation, from own source rows to own destination rows. Collective.
 
-        Its inputs are own rows of the source type, its outputs own rows of the destination type. It
-        receives and folds only rows that have nonzeros of the relation. Its exchange is direct.
+        It receives and folds only rows that have nonzeros of the relation. Its exchange is direct.
         """
         block, m, number = self.block, self.block.num_outputs, self.types.relations.index(relation)
         kept, received = self.relation == number, self.halo_of({number})
@@ -139,23 +132,15 @@ class TypedBlock:
         return with_whole_rows(made, transport)
 
     def halo_of(self, relations: Collection[int]) -> BoolArray:
-        """Return whether each halo row is used by a nonzero of these relations: bool[num_halo].
-
-        Parameters:
-            relations: Indices of the relations.
-        """
+        """Return whether a nonzero of these relations uses each halo row: bool[num_halo]."""
         used = np.zeros(self.block.num_columns, np.bool_)
         used[self.block.column[np.isin(self.relation, [*relations])]] = True
         return used[self.block.num_inputs :]
 
     def inputs_of(self, name: str, received: BoolArray, transport: Transport) -> Block:
-        """Return a block whose inputs are own rows of one type and some halo rows. Collective.
+        """Return a block of own rows of the type `name` and halo rows `received`, without nonzeros.
 
-        The block has no nonzeros. Its exchange is direct.
-
-        Parameters:
-            name: Name of the type.
-            received (bool[num_halo]): Whether each halo row of the whole block is in the new block.
+        Collective. The exchange is direct.
         """
         block, own = self.block, self._own_columns(name)
         column = places(np.append(own, received))

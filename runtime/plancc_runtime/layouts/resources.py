@@ -20,14 +20,11 @@ class Resources:
     """Resources and settings of a layout on one rank.
 
     Attributes:
-        transport: Transport of the ranks that use the layout.
         dtype (torch.dtype): Type of dense rows, and of the matrix.
         clock: Clock that counts times under the names "mask", "spmm", "pack" and "wait".
-        overlap: Whether messages are in flight while products are computed. Results are the same.
-        wire: Type in which halo rows are sent: "fp32" (not rounded), or "bf16" (rounded to
-            bfloat16).
-        kernel: Kernel of local products: a name in `kernels.spmm.KERNELS`, or "auto" for the
-            `usual_kernel` of the device.
+        overlap: Whether messages are in flight during products. Results are the same.
+        wire: Type in which halo rows are sent: "fp32" (not rounded) or "bf16".
+        kernel: Name in `kernels.spmm.KERNELS`, or "auto" for the device's `usual_kernel`.
         device: Device of the rows.
     """
 

@@ -1,15 +1,13 @@
 """The node-aware halo exchange: a row is sent to each node once, and then to the ranks of the node.
 
-The exchange has three steps, called *hops*. Each hop is a direct exchange (`Halo`) that writes to
-the *stage*: a buffer with the rows that this rank receives in a hop, or sends in a later hop
-(`plancc.plan.routed`).
+Each of three *hops* is a direct exchange (`Halo`) that writes to the *stage*: a buffer of rows that
+this rank receives in a hop, or sends in a later hop (`plancc.plan.routed`).
 
     forward     own rows --collect--> stage --cross--> stage --spread--> stage, with all halo rows
     backward    halo rows --> stage; then spread, cross and collect run in reverse and add rows
 
-Products with own columns are computed during the hop "cross". Every run on the same number of ranks
-gives the same bits. The direct exchange adds the sums of the backward pass in another order, so the
-last bits of these sums may differ from those of the node-aware exchange.
+Runs on the same number of ranks give the same bits; the direct exchange adds gradients in another
+order.
 """
 
 from __future__ import annotations
@@ -36,10 +34,8 @@ class RouteBuffers(Buffers):
     """Message buffers of a node-aware exchange (`RoutedHalo`).
 
     Attributes:
-        stage (Tensor[rows of the stage, width]): Rows that this rank receives in a hop, or sends in
-            a later hop.
-        hops: Buffers of the hops collect, cross and spread. Each hop writes received rows to its
-            own range of the stage.
+        stage (Tensor[rows of the stage, width]): Rows received in a hop, or sent in a later hop.
+        hops: Buffers of collect, cross and spread, each with its own range of the stage.
     """
 
     stage: Tensor
@@ -137,16 +133,10 @@ def halo_exchange(exchange: Exchange, num_inputs: int, resources: Resources) -> 
 def live_exchange(
     exchange: Exchange, sent: BoolArray, live: BoolArray, transport: Transport
 ) -> Exchange:
-    """Return the exchange without dead rows, which no wanted output needs (`layouts.live`).
+    """Return the exchange of the live rows (`layouts.live`), renumbered from 0.
 
-    The remaining (live) rows are renumbered from 0.
-
-    If all rows are live, return `exchange` itself. Collective if the exchange is node-aware: ranks
-    then send one byte per row and hop.
-
-    Parameters:
-        sent (bool[sent rows]): Whether each sent row is live at its receiver.
-        live (bool[columns]): Whether each own and halo row is live.
+    `live` covers own rows and halo rows, `sent` the sent rows. If all are live, return `exchange`
+    itself. Collective if the exchange is node-aware.
     """
     needed, own = live[len(live) - exchange.receive.volume :], places(live)
     kept = exchange.keep(sent, needed).renumbered(own, places(needed))

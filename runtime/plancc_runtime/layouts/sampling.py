@@ -7,12 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sampling:
-    """Rates at which an epoch keeps rows and nonzeros of a block (`layouts.boundary`).
-
-    A rate of None means 1: everything is kept.
+    """Probabilities of keeping rows and nonzeros of a block in an epoch; None means 1.
 
     Attributes:
-        seed: Seed of the draws.
         boundary: Probability of keeping each halo row.
         boundary_edges: Probability of keeping each nonzero in a halo column.
         edges: Probability of keeping each edge.

@@ -1,9 +1,7 @@
-"""The *stack*: one matrix with the rows of all relations of a typed plan.
+"""The *stack*: one matrix with the rows of all relations of a typed plan, one below the other.
 
-The stack has the matrices of the relations, one below the other. One product with the stack
-computes the products of all relations, with one exchange. If several relations need the same row,
-the row is sent once. In the backward pass, the rank that received the row adds the row's gradients
-of all relations, and sends back only the sum.
+One product computes the products of all relations. A row that several relations need is sent once,
+and the sum of its gradients is sent back.
 """
 
 from __future__ import annotations
@@ -28,18 +26,12 @@ from plancc_runtime.layouts.resources import Resources
 class StackGraph(LocalGraph):
     """The graph of the *stack*: the matrices of all relations, one below the other.
 
-    A product with the stack has rows for every relation: rows of the relation's destination type.
-
-    Parameters:
-        block: Block of a row plan with all types. It has the vertices of halo rows, and its inputs
-            are sorted by type.
-        types: Types and relations of the plan.
+    `block`, of a row plan, has the vertices of halo rows, and inputs sorted by type.
 
     Attributes:
-        inputs_of, outputs_of (dict of str to slice): For every type, the range of its own rows in a
-            layer's input, and in a layer's output.
-        stack_of (dict of Relation to slice): For every relation, the range of its rows in a
-            product.
+        inputs_of, outputs_of (dict of str to slice): Own rows by type in a layer's input, and
+            output.
+        stack_of (dict of Relation to slice): Range of every relation's rows in a product.
     """
 
     def __init__(self, block: Block, types: Types, resources: Resources) -> None:
@@ -83,10 +75,9 @@ class StackGraph(LocalGraph):
         return int(rows.stop - rows.start)
 
     def targets_of(self, name: str, columns: Tensor) -> Tensor:
-        """Return those rows of `columns` that belong to the layer's output rows of type `name`.
+        """Return the rows of `columns` that belong to the layer's output rows of type `name`.
 
-        Parameters:
-            columns: Tensor of the type in a result of `columns_by_type`: own rows, then halo rows.
+        `columns` comes from `columns_by_type`: own rows, then halo rows.
         """
         size = self.num_outputs_of(name)
         if self._union.outputs is None:
@@ -111,10 +102,7 @@ class StackGraph(LocalGraph):
         return np.concatenate(found)
 
     def columns_by_type(self, columns: Tensor) -> dict[str, Tensor]:
-        """Split a result of `columns` by type, into Tensor[columns of the type, ...] each.
-
-        In each tensor, own rows come first, then halo rows.
-        """
+        """Split a result of `columns` by type; in each tensor, own rows come before halo rows."""
         sizes = [rows.stop - rows.start for rows in self.inputs_of.values()]
         *own, halo = columns.split([*sizes, len(columns) - sum(sizes)])
         found = dict(zip(self.inputs_of, own, strict=True))
@@ -132,30 +120,19 @@ class StackGraph(LocalGraph):
         return [each.to(self.resources.device) for each in rows]
 
     def split_by_relation(self, product: Tensor) -> dict[Relation, Tensor]:
-        """Return the rows of a product by relation, as views: Tensor[rows of the relation, ...].
-
-        Parameters:
-            product (Tensor[rows of the stack, ...]): The product.
-        """
+        """Return views of a product's rows by relation: Tensor[rows of the relation, ...]."""
         sizes = [self.num_outputs_of(relation[2]) for relation in self.stack_of]
         return dict(zip(self.stack_of, product.split(sizes), strict=True))
 
     def outputs_by_type(self, rows: Tensor) -> dict[str, Tensor]:
-        """Return the output rows by type, as views: Tensor[outputs of the type, ...].
-
-        Parameters:
-            rows (Tensor[outputs, ...]): Output rows of all types.
-        """
+        """Return views of the output rows by type: Tensor[outputs of the type, ...]."""
         sizes = [self.num_outputs_of(name) for name in self.outputs_of]
         return dict(zip(self.outputs_of, rows.split(sizes), strict=True))
 
     def joined(self, rows: Mapping[str, Tensor], like: Tensor, width: int) -> Tensor:
         """Return the output rows of all types, one type after another: Tensor[outputs, width].
 
-        Parameters:
-            rows: Output rows, by type. The rows of a missing type are 0.
-            like: Tensor that gives the device and dtype of these zeros.
-            width: Number of columns.
+        Rows of a type that is missing in `rows` are 0; `like` gives their device and dtype.
         """
         return torch.cat(
             [
@@ -193,8 +170,8 @@ class StackWithHalo(GraphWithHalo, StackGraph):
 class RelationGraph(LocalGraph):
     """The graph of one relation, for a layer that computed its source rows before training.
 
-    The layer stores the source rows (`Conv.fixed`), so they are not inputs of the graph. Both the
-    inputs and the outputs of the graph are rows of the destination type.
+    Inputs and outputs are rows of the destination type; the layer has the source rows
+    (`Conv.fixed`).
     """
 
     def __init__(self, stack: StackGraph, relation: Relation) -> None:
