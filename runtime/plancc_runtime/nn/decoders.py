@@ -41,8 +41,7 @@ class DistMult(Dot):
 class Perceptron(Dot):
     """A perceptron with one hidden layer, which scores pairs of vertices.
 
-    Its input is the element-wise product of the network's outputs for the two vertices. The Open
-    Graph Benchmark (OGB) uses the same decoder.
+    Its input is the element-wise product of both vertices' outputs, as in the Open Graph Benchmark.
     """
 
     def __init__(self, width: int, random: np.random.Generator) -> None:
