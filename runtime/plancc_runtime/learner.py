@@ -122,8 +122,7 @@ class Learner:
         return data.target.share_of_loss(*learnt, data.totals["train"])
 
     def _is_repeated(self, view: View, data: LocalData) -> bool:
-        """Whether the work of `gradients` is recorded once, and replayed on the device in all
-        steps.
+        """Whether the work of `gradients` is recorded once, and then replayed on the device.
 
         Only work that is the same in every step, and measures no time, can be replayed.
         """

@@ -112,7 +112,7 @@ class Outputs:
         return places, found
 
     def words(self) -> tuple[int, int]:
-        """Return the words that all ranks send to compute outputs of training, and of all,
+        """Return the words that all ranks send for outputs of training vertices, and of all
         vertices.
         """
         views = self._execution.view(0), self._execution.whole()

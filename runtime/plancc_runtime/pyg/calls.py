@@ -95,7 +95,6 @@ class Call(NamedTuple):
 
     Attributes:
         name: Name of the function in the tables of this module.
-        func, args, kwargs: The function, its positional arguments and its keyword arguments.
     """
 
     name: str
@@ -106,7 +105,7 @@ class Call(NamedTuple):
     def run(self) -> Any:
         """Run the function and return its result.
 
-        The result has a mark only if it is a marked argument that the function changed in place.
+        Only a marked argument that the function changed in place comes back with a mark.
         """
         return self.func(*self.args, **self.kwargs)
 
@@ -118,12 +117,9 @@ class Call(NamedTuple):
         return self.kwargs[named[0]] if named else default
 
     def dims(self, place: int, default: Any, ndim: int) -> set[int]:
-        """Return the axes, counted from 0, along which the function works.
+        """Return the axes, from 0, along which the function works on a tensor of `ndim` axes.
 
-        Parameters:
-            place: Position of the argument `dim`, which names one or several axes; None names all.
-            default: Value of `dim` if the call lacks it.
-            ndim: Number of axes of the tensor.
+        `place` is the position of the argument `dim`, with this default; None names all axes.
         """
         found = self.get(place, "dim", default)
         if self.name == "flip" and isinstance(found, int):
@@ -139,7 +135,7 @@ class Call(NamedTuple):
 def refuse(call: Call, why: str) -> NoReturn:
     """Raise InputError for a call whose result would depend on the number of ranks.
 
-    `why`: what the call does, in words that follow its name in the message.
+    `why` says what the call does, in words that follow its name in the message.
     """
     raise InputError(
         f"`{call.name}` {why}, so its result would depend on the number of ranks; move it out of "
@@ -173,10 +169,9 @@ class _Operations(TorchDispatchMode):
 
 
 def _is_pointwise(operation: Any) -> bool:
-    """Return whether torch tags an operation as pointwise.
+    """Whether torch tags an operation as pointwise.
 
-    A tag of another operation of the same name (an overload) counts too, except for names in
-    `SUMS`.
+    A tag of an overload of the same name counts too, except for names in `SUMS`.
     """
     name = operation.overloadpacket.__name__.rstrip("_")
     if name == "scalar_tensor":  # makes a tensor of a number
@@ -206,9 +201,9 @@ def _decides(value: Any) -> Any:
 def beyond_pointwise(call: Call) -> frozenset[str]:
     """Return the names of the operations that a function runs, except pointwise operations.
 
-    To find them, the function runs on tensors without data, once for each combination of properties
-    of its arguments (`_decides`). The result is {""} if the function fails. If the function runs no
-    operation, the result is {"identity"} if it returns one of its arguments, else {""}.
+    The result is {""} if the function fails, and {"identity"} if it runs no operation but returns
+    an argument. Trial runs on tensors without data cover all combinations of properties
+    (`_decides`).
     """
     given = (*call.args, *chain.from_iterable(sorted(call.kwargs.items())))
     key = (call.name, *map(_decides, given))
