@@ -44,9 +44,7 @@ def exchange_of(header: Header, part: Part) -> str:
 
 
 def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
-    """Raise InputError if the plan lacks the hops of `exchange`, or if these need another number of
-    ranks.
-    """
+    """Raise InputError if the plan lacks the hops of `exchange`, or `num_ranks` does not fit."""
     route, topology, parts = header.route, header.topology, header.num_parts
     fits_ranks = route is not None and route.keeps_groups(block_of_parts(parts, num_ranks))
     why = ""

@@ -21,10 +21,7 @@ WITH_LABELS = "compile the graph with its labels, which `data` has by the key la
 def data_remarks(random_features: bool, random_labels: bool, what: str = "labels") -> list[str]:
     """Return a remark if features or labels are random, so that little or nothing can be learnt.
 
-    Parameters:
-        random_features, random_labels: Whether the plan lacks features or labels, so that random
-            features or labels are used.
-        what: What the task predicts: "labels" or "links".
+    `what` is what the task predicts: "labels" or "links".
     """
     if random_labels:
         lacks = "neither labels nor features" if random_features else "no labels"
@@ -43,9 +40,7 @@ def data_remarks(random_features: bool, random_labels: bool, what: str = "labels
 def option_remarks(options: TrainOptions, between: Sequence[str], cores: int) -> list[str]:
     """Return remarks on options that have no effect, or that may slow the run down.
 
-    Parameters:
-        between: Names of options that have no effect on a network of one layer.
-        cores: Number of cores that a rank may use.
+    `between` names options without effect on networks of one layer; `cores` are a rank's cores.
     """
     found = [
         f"{options.setting(name)} has no effect: nothing is between layers if `layers` is 1"
@@ -62,7 +57,7 @@ def option_remarks(options: TrainOptions, between: Sequence[str], cores: int) ->
 def sampler_remarks(plan: Opened, options: TrainOptions, transport: Transport) -> list[str]:
     """Return a remark if the plan was compiled for mini-batches and the run uses the full batch.
 
-    If the user asked for the full batch, there is no remark. Collective.
+    Collective. A user who asked for the full batch gets no remark.
     """
     if options.mini_batches or options.batch_size == FULL:
         return []
@@ -82,11 +77,7 @@ def remarks(
 ) -> list[str]:
     """Return a remark if the run hardly learnt; else an empty list.
 
-    Parameters:
-        epochs: The epochs of the run.
-        final: Scores of the final weights.
-        of_plan: Whether the features come from the plan, and are not random.
-        kind: Kind of targets that the run predicts.
+    `of_plan`: whether the features come from the plan, and are not random.
     """
     if not epochs or not final.loss:
         return []

@@ -1,8 +1,7 @@
 """Files with one row per vertex, of numbers or short strings: CSV and .npz, written in pieces.
 
-Ids that are names in UTF-8 are written as text. A CSV has a column for every number of a row: a
-vector `class` becomes the column ``class``, a matrix `probability` the columns ``probability_0``,
-``probability_1`` and so on. An ``.npz`` has every array under its name.
+In a CSV, a matrix `probability` becomes the columns ``probability_0``, ``probability_1`` and so on.
+Ids that are names in UTF-8 are text.
 """
 
 from __future__ import annotations

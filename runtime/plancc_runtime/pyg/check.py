@@ -149,7 +149,7 @@ def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
 
 
 def _at_columns(chosen: Tensor, graph: Graph) -> Tensor:
-    """Return whether the row of each column, own or halo, is chosen: bool[num_columns]. Collective."""
+    """Return whether each column's row, own or halo, is chosen: bool[num_columns]. Collective."""
     return graph.columns(chosen[:, None].to(graph.dtype))[:, 0] > 0
 
 
@@ -261,7 +261,7 @@ class _Side(NamedTuple):
         return torch.stack(rows)
 
     def share_of_sum(self, out: _Output) -> Tensor:
-        """Return this rank's share of the sum of an output; a hash of the vertex weights each row."""
+        """Return this rank's share of the sum of an output, weighted by hashes of the vertices."""
         x = out.x
         if out.of is None:
             return x.sum() / (1 if self.graph is None else self.transport.size)

@@ -79,8 +79,8 @@ class ArgumentKind(NamedTuple):
 def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 1) -> Distributed:
     """Return a network that computes, on this rank's rows, what `model` computes on the graph.
 
-            net = distributed(Net(...), graph)
-            out = net(graph.features, graph.edge_index)
+        net = distributed(Net(...), graph)
+        out = net(graph.features, graph.edge_index)
 
     Calls are collective, and both networks have the same parameters. Arguments are recognised by
     their shapes:
@@ -98,7 +98,7 @@ def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 1) 
         seed: Seed of the dropout masks; these do not depend on the number of ranks.
 
     Raises:
-        InputError: If the plan is no row plan; in calls, if a layer cannot be exact on ranks.
+        InputError: If the plan is no row plan; in calls, if an operation cannot be exact.
     """
     if (graph.union if isinstance(graph, TypedGraph) else graph).folds:
         raise InputError(
@@ -240,7 +240,7 @@ class Distributed(nn.Module):
         return InputError(f"{line}{layer}{error}")
 
     def _check_alike(self, numbers: Mapping[str, Any]) -> None:
-        """Raise InputError if `numbers`, values of the network, differ between ranks. Collective."""
+        """Raise InputError if `numbers`, values of the network, differ among ranks. Collective."""
         of_rank = {}
         for name, x in numbers.items():
             if is_lazy(x):
@@ -260,9 +260,7 @@ class Distributed(nn.Module):
     # Kinds of arguments
 
     def _marked(self, named: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Return the arguments, in which tensors of rows, edges or edge ends are marked.
-        Collective.
-        """
+        """Return the arguments; tensors of rows, edges or edge ends are marked. Collective."""
         found = tensors_in(named)
         shapes = tuple((path, *x.shape, x.dtype) for path, x in found)
         held = _constants_of(self.model)

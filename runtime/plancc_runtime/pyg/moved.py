@@ -114,12 +114,8 @@ def _flat(x: Tensor) -> Tensor:
 def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
     """Return x in the graph's dtype. Collective.
 
-    Parameters:
-        sums: Whether the graph's dtype must also represent sums of x exactly, if x has whole
-            numbers.
-
-    Raises:
-        InputError: If the graph's dtype cannot represent the numbers, or their sums.
+    Raise InputError if the dtype cannot represent the numbers of x or, with `sums`, sums of whole
+    numbers.
     """
     dtype = graph.resources.dtype
     if x.dtype.is_floating_point:
@@ -143,17 +139,11 @@ def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
 
 
 def returned(y: Tensor, axis: int, index: EdgeEnds, largest: bool = False) -> Tensor:
-    """Send halo rows of y to their owners. Return own rows, to which the received rows are added.
+    """Send halo rows of y to their owners; return own rows plus the received rows. Collective.
 
-    Collective.
-
-    Parameters:
-        y (Tensor[..., num_columns, ...]): Axis `axis` has the own and halo rows of ``index.of``.
-            Rows to which no entry of `index` refers are 0.
-        largest: Whether to return the elementwise maximum instead of the sum, without gradient.
-
-    Returns:
-        Tensor[..., num_rows, ...]
+    If `largest`, the result, Tensor[..., num_rows, ...], has maxima instead of sums, without
+    gradient. Axis `axis` of y has the own and halo rows of ``index.of``; rows outside `index` are
+    0.
     """
     graph, places = index.of.halo(index.relations)
     first = (y.detach() if largest else y).movedim(axis, 0)

@@ -34,8 +34,7 @@ class OverRanks(TorchFunctionMode):
 
     Parameters:
         patterns: Sparsity patterns of edges, from this and earlier forward passes.
-        mask (callable): Function that applies dropout and returns the result. Its arguments are a
-            tensor, the rate, the indices of the entries (or None), and the index of the mask.
+        mask (callable): Applies dropout to a tensor, given rate, entries' ids and mask's index.
         num_vertices: Number of vertices of the graph.
     """
 
@@ -127,12 +126,10 @@ class OverRanks(TorchFunctionMode):
         return found
 
     def _first(self, call: Call, x: Spread, bins: Bins, ties: Tensor) -> Tensor:
-        """Return which of several equal extremes of a bin one process would find first: bool[...].
+        """Return which of a bin's equal extremes (`ties`) a single process would find first:
+        bool[...].
 
-        In each bin, the result is True for this entry only, which alone gets the gradient.
-
-        Parameters:
-            ties (bool[...]): Whether each entry equals the extreme of its bin.
+        Only this entry gets the gradient.
         """
         number = self._numbers(x)
         at = [-1 if k == x.axis else 1 for k in range(x.ndim)]
@@ -144,11 +141,10 @@ class OverRanks(TorchFunctionMode):
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:
-        """Return an id for every entry, int64[entries], that does not depend on the ranks.
+        """Return ids of the entries, int64[entries], ascending as in a single process, or None.
 
-        If one process had all entries, their ids would ascend. The id of a row is its vertex. The
-        id of an edge is computed from its target and its source. Return None if the entries are
-        neither rows nor edges.
+        The id of a row is its vertex, the id of an edge comes from target and source; other entries
+        have none.
         """
         of, edges = x.of, self.edges
         if of is not None and is_rows(x):
@@ -160,10 +156,7 @@ class OverRanks(TorchFunctionMode):
         return edges.sources.vertices[ends[row]] + self.num_vertices * target
 
     def _bins(self, axes: tuple[int, ...]) -> Bins:
-        """Return bins for a reduction over `axes`, one of which is divided among the ranks.
-
-        Entries are in the same bin if their indices differ only on these axes.
-        """
+        """Return bins for a reduction over `axes`, one of which is divided among the ranks."""
         transport = self.transport
 
         def most(x: Tensor) -> Tensor:
@@ -174,18 +167,16 @@ class OverRanks(TorchFunctionMode):
         return Bins(lambda x: summed(x.sum(axes, keepdim=True), transport), most, lambda x: x)
 
     def _total(self, size: int, of: TypeRows | None) -> int:
-        """Return the number of entries on all ranks. Collective if `of` is None.
+        """Return the number of entries on all ranks, of which `size` are on this rank.
 
-        Parameters:
-            size: Number of entries on this rank.
-            of: Rows, each of which has one entry; None if the entries do not belong to rows.
+        Collective if `of` is None, which means that entries do not belong to rows.
         """
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
         """Return the number of entries of x along `axes`, over all ranks.
 
-        One of these axes is ``x.axis``, along which each rank has some of the entries.
+        The axis ``x.axis``, along which each rank has some of the entries, must be in `axes`.
         """
         size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
@@ -257,14 +248,13 @@ def extreme(
 ) -> Tensor:
     """Return the largest (if `name` contains "max") or least entry of every bin.
 
-    Equal extremes share the gradient equally.
+    Equal extremes share the gradient equally. So does an equal start value, as in torch, even if
+    `own` is false.
 
     Parameters:
-        pick: Function that selects the entries that get the gradient. It maps bool[entries], true
-            for equal extremes, to bool[entries]. None: all equal extremes get it.
-        base: A start value for each bin; None if bins have none. As in torch, a start value that
-            equals the extreme shares the gradient, even if `own` is false.
-        own: Whether the extreme is taken over the entries and `base`, not over the entries alone.
+        pick: Maps bool[entries], the equal extremes, to those entries that get the gradient.
+        base: A start value for each bin; None if bins have none.
+        own: Whether `base` counts as an entry.
     """
     sign = 1 if "max" in name else -1
     wide = x.detach() if x.is_floating_point() else x.long()  # int64 holds the negatives too
