@@ -37,9 +37,8 @@ class SplitMetrics:
         accuracy: Share of the vertices whose class (or set of classes) is predicted correctly.
         f1_micro: F1 of all classes together; with one label per vertex, the accuracy.
         f1_macro: Mean F1 of the classes that occur among the labels or the predictions.
-        auc, ap: Area under the ROC curve, average precision: means over defined classes, if asked
-            for.
-        rmse, mae, r2: Metrics of real numbers; means over the numbers of a vertex.
+        auc, ap: ROC area, average precision: means over defined classes, if `metric` asks.
+        rmse, mae, r2: Root mean square and mean absolute error, R2; means over targets.
         mrr, hits_10, hits_20, hits_50, hits_100: Mean reciprocal rank and Hits@K of links.
     """
 
@@ -65,8 +64,7 @@ class Scores(SplitMetrics):
     Attributes:
         loss: Mean loss (`plancc_runtime.nn.loss`).
         class_shares: Share of the split's vertices in each class.
-        auc_of_classes, ap_of_classes: Areas of each class, or of the second of two; None if
-            undefined.
+        auc_of_classes, ap_of_classes: Areas of each class (of two, the second), or None.
     """
 
     loss: dict[str, float] = field(default_factory=dict)
@@ -260,10 +258,9 @@ class TrainResult(RunOutline):
         weights: Every parameter and buffer of the network, by its name.
         network: Description of the network (`plancc_runtime.saved.Description`), ready for JSON.
         steps: Steps of all epochs; empty for full batch.
-        drawing: When mini-batches were drawn, and why; empty if the run tried no other way.
+        drawing: "beside steps: ..." or "between steps: ..."; empty if the run did not try both.
         remarks: Remarks of the outline, then remarks on the training.
-        predicted: Vertices predicted in every class; empty for real numbers, None without
-            predictions.
+        predicted: Vertices predicted in every class; empty for real numbers, None if not asked.
         auc_of_classes, ap_of_classes: Figures of the final weights; see `Scores`.
     """
 

@@ -40,12 +40,7 @@ class Column(NamedTuple):
 
 
 def check_name(path: str | PathLike[str]) -> None:
-    """Check the name of a file of rows.
-
-    Raises:
-        InputError: If the extension is not in `FORMATS`, or if the name has {part}, which asks for
-            one file per rank.
-    """
+    """Raise InputError if a name of a file of rows has {part}, or no extension in `FORMATS`."""
     name = os.fspath(path)
     if _format(name) not in FORMATS:
         raise InputError(f"{name}: choose a name that ends in {', '.join(FORMATS)}")
@@ -88,7 +83,7 @@ class RowFile(ABC):
     def passes(self) -> Sequence[Sequence[str]]:
         """Return the names of the arrays to write in each pass over all rows.
 
-        A CSV file is written in one pass with all arrays; an .npz file needs one pass per array.
+        A CSV file needs a single pass, an .npz file one per array.
         """
         return [list(self._columns)]
 
@@ -157,14 +152,8 @@ class NpzFile(RowFile):
 def open_row_file(path: str, columns: Mapping[str, Column], num_rows: int) -> Iterator[RowFile]:
     """Context manager that opens a new file of rows, in the format that its extension names.
 
-    If the ``with`` block ends without an error, the file is complete; otherwise no file is left.
-
-    Parameters:
-        path: Name of the file, checked by `check_name`.
-        num_rows: Number of rows of the whole file.
-
-    Raises:
-        OutputError: If the file cannot be written.
+    If the ``with`` block ends with an error, no file is left. `num_rows` counts the rows of the
+    whole file.
     """
     kind = NpzFile if _format(path) == ".npz" else CsvFile
     texts = {

@@ -1,7 +1,6 @@
 """Kinds of targets: one class per vertex, a set of classes, real numbers, or links.
 
-The class of a kind defines its losses, its metrics and its columns of predictions. So other code
-need not distinguish kinds.
+The class of a kind has its losses, metrics and columns of predictions.
 """
 
 from __future__ import annotations
@@ -27,10 +26,8 @@ class Target(ABC):
 
     Attributes:
         loss: Name of the loss, one of `losses`.
-        weights (Tensor[classes] or None): For each class, the weight in the loss of a vertex of
-            the class; None if all vertices have the same weight.
-        centre (float64[targets] or None): Numbers that are subtracted from the targets before
-            squares are summed for R2; this keeps rounding errors small.
+        weights (Tensor[classes] or None): Weight of each class in the loss; None: all equal.
+        centre (float64[targets] or None): Subtracted from targets, against rounding errors in R2.
     """
 
     loss: str = "auto"
@@ -81,14 +78,14 @@ class Target(ABC):
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
         """Return sums over this rank's vertices of a split, from which `scores` are computed.
 
-        The first number is this rank's share of the loss. Parameters: see `share_of_loss`.
+        The first number is this rank's share of the loss. For the parameters see `share_of_loss`.
         """
 
     @abstractmethod
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
         """Return the scores of a split of `size` vertices, by name of a field of `results.Scores`.
 
-        `counts` is the sum over all ranks of the arrays that `count` returned.
+        `counts` is the sum of what all ranks' `count` returned.
         """
 
     @staticmethod
@@ -119,7 +116,8 @@ class Target(ABC):
     def constant(class_shares: list[float]) -> float:
         """Return the best score of a network that gives every vertex the same answer.
 
-        The attribute `compared` says which score. `class_shares`: share of vertices in each class.
+        The attribute `compared` names the score; `class_shares` has the share of vertices per
+        class.
         """
 
 
@@ -142,8 +140,8 @@ class ClassTarget(Target):
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
         """Return each vertex's score for each ranked class, and whether the vertex is in the class.
 
-        Both are [m, ranked classes]. Areas under curves are computed from these two arrays. All
-        classes are ranked; but if every vertex has one of two classes, only the second.
+        Both are [m, ranked classes]. If every vertex has one of two classes, only the second is
+        ranked.
         """
 
     @classmethod
@@ -158,8 +156,7 @@ class ClassTarget(Target):
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
         """Return the loss, the number of correct predictions, and three numbers for every class.
 
-        The three numbers count vertices: those that the network correctly puts into the class, all
-        that it puts into the class, and all that are in the class.
+        Vertices of the class: those correctly predicted, those predicted, and all.
         """
         classes, predicted = outputs.shape[1], self._predicted(outputs)
         found = self._found(predicted, labels)
@@ -217,8 +214,7 @@ class OneClass(ClassTarget):
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
         """Return every class's score for each vertex, and whether the vertex is of the class.
 
-        Both arrays are [vertices, classes]; if there are only two classes, they are [vertices, 1],
-        for class 1.
+        Both arrays are [vertices, classes]; with two classes, [vertices, 1] for class 1.
         """
         classes = torch.arange(outputs.shape[1] == 2, outputs.shape[1], device=labels.device)
         scores = torch.softmax(outputs, dim=1)[:, classes]
@@ -276,10 +272,9 @@ class ManyClasses(ClassTarget):
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the micro F1 if the answer for every vertex is the same set of classes.
+        """Return the micro F1 if every vertex gets the classes of more than half of all vertices.
 
-        The set has each class in which more than half of all vertices are. A network that ignores
-        its inputs learns this answer.
+        A network that ignores its inputs learns this answer.
         """
         often = [share for share in class_shares if share > 0.5]
         return 2 * sum(often) / (len(often) + sum(class_shares)) if often else 0.0
@@ -308,8 +303,7 @@ class Numbers(Target):
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
         """Return the loss, and four sums for every target.
 
-        These are the sums of squared errors, of absolute errors, of centred targets (targets less
-        `centre`), and of squares of centred targets.
+        The sums are of squared errors, absolute errors, targets less `centre`, and their squares.
         """
         outputs, labels = outputs.double(), labels.double()
         errors, targets = outputs - labels, labels if self.centre is None else labels - self.centre
@@ -321,8 +315,7 @@ class Numbers(Target):
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
         """Return every score as a mean over the targets.
 
-        If a target is the same for all vertices, its R2 is 1 for exact predictions, else 0, as in
-        scikit-learn.
+        If a target is constant, its R2 is 1 for exact predictions, else 0, as in scikit-learn.
         """
         squared, magnitudes, sums, squares = counts[1:].reshape(4, -1)
         around = squares - sums**2 / size

@@ -120,8 +120,9 @@ class GATConv(Conv):
         return graph_attention(pattern, projected, vectors, places, bias, mean, scale)
 
     def _mask(self, graph: LocalGraph, like: Tensor, key: np.uint64 | int | None) -> Tensor:
-        """Return the dropout mask of the attention weights: Tensor[nnz, heads], like `like` in
-        type.
+        """Return the dropout mask of the attention weights: Tensor[nnz, heads].
+
+        `like` gives its device and dtype.
         """
         rate = self.options.attention_dropout
         if key is None:

@@ -126,10 +126,9 @@ class OverRanks(TorchFunctionMode):
         return found
 
     def _first(self, call: Call, x: Spread, bins: Bins, ties: Tensor) -> Tensor:
-        """Return which of a bin's equal extremes (`ties`) a single process would find first:
-        bool[...].
+        """Return which of each bin's equal extremes a single process would find first: bool[...].
 
-        Only this entry gets the gradient.
+        `ties` marks the equal extremes; the returned entry alone gets the gradient.
         """
         number = self._numbers(x)
         at = [-1 if k == x.axis else 1 for k in range(x.ndim)]

@@ -29,8 +29,8 @@ class LearningTask:
     """The task that predicts the labels or targets of vertices.
 
     Attributes:
-        network (dict of str to object): Fields of `NetworkOptions` that the task sets, by name.
-        learnt (slice): Range of the vertices that the run predicts.
+        network: Fields of `NetworkOptions` that the task sets, by name.
+        learnt: Range of the vertices that the run predicts.
         target: Type of these vertices; None if the plan has no types.
     """
 
@@ -60,9 +60,6 @@ class LearningTask:
         """Return the slice with the vertex data of all types in common arrays. Not collective.
 
         A slice without types is returned unchanged.
-
-        Parameters:
-            plan: The plan's name, for messages.
         """
         return part
 
@@ -94,10 +91,9 @@ class LearningTask:
             )
 
     def is_validated(self, data: LocalData) -> bool:
-        """Return whether the run must keep track of the best validation loss.
+        """Whether the run must keep track of the best validation loss.
 
-        Raises:
-            InputError: If an option needs a validation loss, and there is no validation vertex.
+        Raise InputError if an option needs a validation loss without any validation vertex.
         """
         options, there = self.options, data.split_sizes.get("val", 0) > 0
         needed = [f"`patience` {options.patience}"] * (options.patience is not None)
@@ -128,10 +124,7 @@ class LearningTask:
     def find_target(self, file: PlanFile) -> str | None:
         """Return the type of the vertices that a run on this plan predicts.
 
-        The result is None if the plan has no types.
-
-        Raises:
-            InputError: If no type can be chosen.
+        None if the plan has no types. Raise InputError if no type can be chosen.
         """
         return None
 

@@ -60,15 +60,8 @@ class TypedVertices(LearningTask):
     def joined(self, part: Part, plan: str) -> Part:
         """Return the slice with the vertex data of all types in common arrays; not collective.
 
-        All features get the width of the widest type's features; columns that a type lacks are 0.
-        Vertices of the target type keep their labels and masks. Other vertices count as unlabelled.
-
-        Parameters:
-            plan: The plan's name, for messages.
-
-        Raises:
-            InputError: If no target type can be chosen, or if a type that a layer reads has no
-                features.
+        Narrow features are padded with 0. Only vertices of the target type keep labels and masks.
+        Raise InputError if no type can be chosen, or a needed type lacks features.
         """
         if self.network:
             return part
@@ -131,10 +124,7 @@ class TypedVertices(LearningTask):
     def find_target(self, file: PlanFile) -> str | None:
         """Set and return `target`: the name of the vertex type that a run on this plan predicts.
 
-        It is the type that the user chose or, without a choice, the only type with labels.
-
-        Raises:
-            InputError: If no type can be chosen.
+        Raise InputError if no type can be chosen.
         """
         labelled = []
         for k, name in enumerate(self.types.names):
@@ -145,14 +135,7 @@ class TypedVertices(LearningTask):
     def _choose(self, labelled: list[str], plan: str) -> None:
         """Set `target` to the type that the user chose, or else to the only type with labels.
 
-        Parameters:
-            labelled: Names of the types with labels.
-            plan: The plan's name, for messages.
-
-        Raises:
-            InputError: If the user chose a type that is unknown, or that has no labels although
-                other types have labels. Also if the user chose no type, and there is no type
-                with labels, or more than one.
+        Raise InputError if the choice is unknown, or lacks labels that other types have.
         """
         types, target = self.types, self.options.target
         self.target = labelled[0] if target is None and len(labelled) == 1 else target
@@ -173,13 +156,9 @@ class TypedVertices(LearningTask):
         raise InputError(f"{plan}: {said}")
 
     def _describe(self, widths: Mapping[str, int], plan: str) -> TypesOfNetwork:
-        """Return what a network needs to know: types, feature widths, relations, target type.
+        """Return types, feature widths, relations and target type; set `network` and `learnt`.
 
-        This method also sets the attributes `network` and `learnt`.
-
-        Parameters:
-            widths: For every type with features, the width of the features.
-            plan: The plan's name, for messages.
+        `widths` has the width of the features of every type that has features.
         """
         types, options, target = self.types, self.options, self.target
         assert target is not None
@@ -211,9 +190,6 @@ def with_weights(
         file: The plan with types for which the network is built.
         dims: Widths d_0..d_L of the network.
         target: Type whose vertices are predicted; None: the only type with labels.
-
-    Raises:
-        InputError: In the cases that `TypedVertices.joined` names.
     """
     options = TrainOptions(target=target, random_features=dims[0], layers=len(dims) - 1)
     task = TypedVertices(file.header, options)

@@ -39,13 +39,10 @@ class Layout:
     Attributes:
         num_ranks: Number of ranks.
         make: Collective function that returns a rank's graph in this layout.
-        dense (mapping of str to float64[n, n]): The dense matrix for each kind of values in
-            `plancc.plan.layers.COEFFICIENTS`; rows and columns are vertices.
-        share: Factor by which a rank multiplies the gradient of the product: 1 / number of ranks
-            that compute the same loss.
+        dense (mapping of str to float64[n, n]): Dense matrix for each name in `COEFFICIENTS`.
+        share: Factor of the gradient: 1 / number of ranks that compute the same loss.
         options: Fields of `Resources` that are not at their defaults, by name.
-        width, columns: Shape of the weight matrix that rows are multiplied by. If a process grid
-            divides the columns of rows, both must be at least its number of process columns.
+        width, columns: Shape of the weight matrix; on grids, at least the process columns.
     """
 
     num_ranks: int
@@ -63,8 +60,7 @@ class _Answer(NamedTuple):
 
     Attributes:
         rows: Vertices of the rank's rows.
-        columns: Two arrays of column indices: which columns of the operand the rank has, and which
-            columns of the product with a weight.
+        columns: Indices of the operand's columns on the rank, and of the product's columns.
         product, adjoint: The rank's rows of the product, and of the operand's gradient.
         weight: The rank's share of the weight's gradient; zeros if the product has no weight.
         counted: Counters of the transport, forward and backward.
@@ -145,8 +141,7 @@ def _operands(
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return dense rows H, a weight matrix W, and the gradient of the result of a product.
 
-    `how` is the method of `LayerGraph` that computes the product. The result is A H for "product",
-    and a product of A, H and W for other methods.
+    `how` is the method of `LayerGraph` for the product: A H for "product", else of A, H and W.
     """
     n = len(next(iter(layout.dense.values())))
     random = np.random.default_rng(n)
