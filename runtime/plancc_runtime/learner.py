@@ -46,7 +46,7 @@ class Learner:
     """The network of a run with its optimiser; its methods train and evaluate the network.
 
     Attributes:
-        is_trained: Whether steps have changed the weights, now or before a resumed run.
+        is_trained: Whether steps have changed the weights, also before the run resumed.
         exchanges: Whether the method `scores` sends messages other than all-reduces.
     """
 
@@ -263,7 +263,7 @@ class Learner:
     ) -> tuple[Tensor, Tensor]:
         """Return the outputs and the labels of the vertices in the split `name`.
 
-        If the split has all outputs, they are not copied.
+        The outputs are not copied if the split has all of them.
         """
         known = self._places.setdefault(view, {})
         if name not in known:

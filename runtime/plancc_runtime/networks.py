@@ -73,7 +73,7 @@ def make_network(
 
 
 def _initialise(network: Network, path: str | PathLike[str]) -> None:
-    """Set the network's weights, and any means and scales of features, from a file."""
+    """Set the network's weights, and means and scales of features if there are any, from a file."""
     description, there = read_description(path)
     model = None if description is None else description.get("model")
     if isinstance(model, str) and model != network.options.model:

@@ -64,10 +64,7 @@ def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
 
 
 def fits(topology: Topology, nodes: list[str]) -> bool:
-    """Whether ranks share a node exactly if the topology puts their parts on the same node.
-
-    `nodes` has the name of every rank's node.
-    """
+    """Whether ranks share a node exactly if the topology puts their parts on the same node."""
     planned = planned_nodes(topology, len(nodes))
     _, found = np.unique(nodes, return_inverse=True)
     pairs = set(zip(planned.tolist(), found.tolist(), strict=True))

@@ -133,8 +133,7 @@ def clip_gradients(parameters: Sequence[nn.Parameter], most: float) -> None:
 def sum_gradients(parameters: Iterable[nn.Parameter], transport: Transport) -> None:
     """Replace every gradient by its sum over all ranks, in one all-reduce. Collective.
 
-    All ranks give the same parameters in the same order. A missing gradient counts as zero. Source:
-    Demirci et al. 2022, Algorithm 2, line 13.
+    A missing gradient counts as zero. Source: Demirci et al. 2022, Algorithm 2, line 13.
     """
     sum_together(gradients_of([w for w in parameters if w.requires_grad]), transport)
 
@@ -174,9 +173,8 @@ def sum_together(tensors: Sequence[Tensor], transport: Transport) -> None:
 def learning_rate(options: TrainOptions, epoch: int, drops: int) -> float:
     """Return the learning rate of an epoch by the schedule in `options`, which begins at ``lr``.
 
-    Schedule "step": a tenth of ``lr`` after half of the epochs, a hundredth after three quarters.
-    "cosine": half a cosine down to 0 (Loshchilov and Hutter 2017). "plateau": halved `drops` times
-    (`Validation.drops`).
+    "cosine" is half a cosine down to 0 (Loshchilov and Hutter 2017); "plateau" halves `drops`
+    times.
     """
     done = epoch / max(options.epochs, 1)
     factor = {
@@ -193,7 +191,7 @@ class Validation:
     """The best validation loss so far, and the weights that reached it.
 
     Attributes:
-        loss: The best loss, or a falling number of another metric; None before evaluations.
+        loss: The best loss or, for another followed metric, a number that falls.
         epoch: Number of epochs after which the best loss was reached.
         since: Number of evaluations since the best evaluation.
         drops: How often `PLATEAU` evaluations in a row did not improve the loss.

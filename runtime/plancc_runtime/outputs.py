@@ -87,10 +87,9 @@ class Outputs:
         return self._rows.within(learnt)[1], ids and ids.within(learnt)
 
     def predictions(self) -> dict[str, np.ndarray]:
-        """Return this rank's predictions: arrays by name, as `Target.predictions` returns them.
+        """Return this rank's predictions, as `Target.predictions` does, with floats as float32.
 
-        Floating-point numbers are float32. Raise PlanccError on all ranks if an output is not
-        finite.
+        Raise PlanccError on all ranks if an output is not finite.
         """
         outputs = self._learner.outputs(self._execution.whole(), self._data)
         with self._transport.agreement():

@@ -45,8 +45,8 @@ class Predicted(NamedTuple):
     Attributes:
         counts: Vertices predicted in every class; empty for real numbers or links.
         num_vertices: Number of rows in the file: vertices, or pairs of vertices.
-        words: Words that all ranks sent; 0 if no vertices were listed.
-        words_of_all: Words for all vertices; 0 if no vertices were listed.
+        words: Words that all ranks sent for listed vertices, else 0.
+        words_of_all: Words that all vertices would need, if vertices were listed, else 0.
     """
 
     header: Header
@@ -74,7 +74,7 @@ def predict(
         weights: A file of weights that describes its network (`plancc_runtime.saved`).
         path: The file to write; see `TrainOptions.predict`.
         embeddings: Layer, counted from 1, whose outputs are written too.
-        ids: Ids to write, in order: a sequence, "17,42", or a file's name; default all.
+        ids: Vertices to write: ids, "17,42", or a file of ids; by default all.
         execution: Other fields of `TrainOptions`: threads, device, dtype, kernel.
     """
     asked = {"ids": None if ids is None else GIVEN, "links": None, "embeddings": embeddings}
@@ -239,7 +239,7 @@ def _id(word: str, named: bool) -> int | bytes | None:
 
 
 def _read_ids(text: str, named: bool) -> dict[Any, int]:
-    """Return the ids in a string such as "17,42" or in a file of this name, as `_checked` does."""
+    """Return the ids in a string such as "17,42" or in the file of this name; see `_checked`."""
     if not os.path.exists(text):
         if named or "," in text or text.strip(" +-").isdecimal():
             return _checked(next(csv.reader([text])), named=named)

@@ -27,12 +27,7 @@ def check_finite(outputs: Tensor) -> None:
 def known_of(labels: Tensor | None, splits: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
     """Return columns of known labels and splits, by name, for a file of predictions.
 
-    The column "split" has the name of every row's split, or "". Without labels there are no
-    columns.
-
-    Parameters:
-        labels: int[n], bool[n, classes] or float[n, targets], or None.
-        splits (dict of str to int64[m]): Rows of each split.
+    The column "split" has the name of each row's split, or "". Without labels, the dict is empty.
     """
     if labels is None:
         return {}
@@ -71,14 +66,8 @@ def save_predictions(
 ) -> list[int]:
     """Write a network's predictions; return how many vertices have each class. Collective.
 
-    The list is empty if the network predicts real numbers. The columns are the ids, the first of
-    `Target.predictions`, `known`, the other predictions, "embedding".
-
-    Parameters:
-        path: See `gathering.save_rows`.
-        outputs (Tensor[num_rows, classes]): Outputs of the last layer.
-        embedding: Tensor[num_rows, width] or None.
-        known: Columns that `known_of` returned.
+    The list is empty if the network predicts real numbers. `outputs` is Tensor[num_rows, classes],
+    `embedding` Tensor[num_rows, width]; for `known` see `known_of`.
     """
     tensors = kind.predictions(outputs)
     first = next(iter(tensors))

@@ -20,7 +20,7 @@ class Repeated(Generic[Result]):
     """Function that is recorded as a CUDA graph, and then replayed in every call.
 
     `work` must run the same kernels on the same tensors in every call. If CUDA cannot record
-    `work`, which perhaps waits for the device, every call runs `work`.
+    `work`, every call runs `work`.
     """
 
     def __init__(self, work: Callable[[], Result]) -> None:

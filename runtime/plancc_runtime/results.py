@@ -30,8 +30,7 @@ STEP = {
 class SplitMetrics:
     """Metrics of every split, over the labelled vertices of all ranks.
 
-    Attributes map splits to values; splits without labelled vertices, and metrics that do not suit
-    the targets, have no entries.
+    Attributes map splits to values; splits without labelled vertices are missing.
 
     Attributes:
         accuracy: Share of the vertices whose class (or set of classes) is predicted correctly.
@@ -89,20 +88,17 @@ class Epoch(SplitMetrics):
         loss: Mean training loss, with dropout; with mini-batches, before each step's update.
         learning_rate: Learning rate; 0 if there was no update.
         val_loss: Mean loss over labelled validation vertices; None if not evaluated.
-        seconds_max, seconds_mean: Maximum and mean over ranks of the seconds of each phase
-            ("communication", "spmm", "dense", "allreduce", "other", "total").
-        words_sent, messages_sent, bytes_sent: What all ranks sent: rows of activations and
-            gradients. On process grids, also nonzeros of A, and rows for products with weights.
+        seconds_max, seconds_mean: Seconds of each phase, such as "spmm", over ranks.
+        words_sent, messages_sent, bytes_sent: Rows of activations and gradients that all ranks
+            sent. On process grids, also nonzeros of A, and rows for products with weights.
         words_sent_max, messages_sent_max: Counts of the rank that sends most.
-        words_reduced: Words that every rank contributes to all-reduces; not in `words_sent`. They
-            are weight gradients, loss, scores and sums for batch norms; with mini-batches, figures
-            of steps; on 1.5D grids, sums of products.
-        evaluation_seconds, evaluation_words: Slowest rank's seconds and all ranks' words of a
-            separate evaluation; in no other figure.
+        words_reduced: Words that every rank contributes to all-reduces, such as weight gradients,
+            loss and scores; not in `words_sent`. On 1.5D grids, also sums of products.
+        evaluation_seconds, evaluation_words: Cost of a separate evaluation, in no other figure.
         volume_per_step: Mean of `BatchStep.volume`; None without mini-batches.
-        step_seconds: Mean seconds of each portion of a step, by the keys of `STEP`. "reduce" is the
-            time of the rank that waits least in all-reduces; "waiting" has the other ranks' waiting
-            there, and the waiting for messages. None without mini-batches.
+        step_seconds: Mean seconds of each portion (key of `STEP`) of a step; None without
+            mini-batches. Waiting for the slowest rank in all-reduces is in "waiting", not in
+            "reduce".
     """
 
     epoch: int
@@ -398,8 +394,7 @@ def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:
 def _step_seconds(mean: dict[str, float], reduce: float, steps: int) -> dict[str, float]:
     """Return `Epoch.step_seconds`: mean seconds of each portion of a step, such as "products".
 
-    `mean` has the epoch's seconds by phase of the clock; `reduce` is the shortest time of a rank in
-    all-reduces.
+    `mean` has seconds by phase; `reduce` is the shortest time of a rank in all-reduces.
     """
     found = {name: mean[phase] for name, phase in STEP.items()}
     found |= {"reduce": reduce, "waiting": found["waiting"] + found["reduce"] - reduce}

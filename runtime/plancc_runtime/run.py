@@ -302,8 +302,7 @@ class Run:
     def epoch(self, epoch: int) -> Measure:
         """Run one epoch; return its costs and loss, and its scores if it is to be evaluated.
 
-        Scores come from the training outputs if possible, else from a separate evaluation before
-        the epoch.
+        Scores that training outputs cannot give come from a separate evaluation before the epoch.
         """
         learner, execution, every = self._learner, self._execution, self.options.eval_every
         where, scores, evaluating = f"epoch {epoch}", None, None
@@ -331,7 +330,7 @@ class Run:
         return Measure(*figures, volume, len(result.steps))
 
     def _see(self, scores: Scores, epoch: int) -> None:
-        """Record the followed validation value (`_followed`) after `epoch` epochs, if there is any."""
+        """Record the followed validation value (see `_followed`) after `epoch` epochs, if any."""
         if self._validated:
             self._best.see(self._followed(scores), epoch, self._learner.network)
 

@@ -114,8 +114,7 @@ class Description:
     def read(cls, path: str | PathLike[str]) -> Self:
         """Return the description in a file of weights.
 
-        Raise InputError if the file has none, or if its arrays are too small for the described
-        network.
+        Raise InputError if there is none, or if arrays are too small for the described network.
         """
         name = fspath(path)
         found, shapes = read_description(path)
@@ -187,8 +186,7 @@ class TrainedNetwork(nn.Module):
     def forward(self, graph: LayerGraph, x: Tensor | None = None) -> Tensor:
         """Return the last layer's outputs before softmax or sigmoid: Tensor[num_rows, d_L].
 
-        Collective. x has features as in the plan, Tensor[num_rows, d_0], by default the graph's; x
-        is normalised here if the network needs normalised features.
+        Collective. x has features as in the plan, Tensor[num_rows, d_0], by default the graph's.
         """
         if x is None:
             x = getattr(graph, "features", None)

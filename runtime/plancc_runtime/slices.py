@@ -138,8 +138,7 @@ def run_header(header: Header) -> Header:
 def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transport) -> Ids | None:
     """Return this rank's share of the source's ids, in plan order; not collective.
 
-    None means that the vertices' numbers are the ids. Raise PlanError if the file no longer has the
-    hash `content`.
+    None: the vertices' numbers are the ids. Raise PlanError if the file lost the hash `content`.
     """
     if isinstance(plan, tuple):
         return None
@@ -211,8 +210,7 @@ def check_slices(part: Part, transport: Transport) -> None:
 def _check_claims(claims: Claims, transport: Transport) -> None:
     """Raise PlanError unless the claims of all ranks' slices agree (see `Claims`). Collective.
 
-    Both ends of a message must have the same rows; vertices and nonzeros must add up to the
-    header's.
+    Both ends of a message must claim the same rows; ranks must have all vertices and nonzeros.
     """
     size = transport.size
     steps = ["rows", "partial rows"][: 1 + claims.folds]

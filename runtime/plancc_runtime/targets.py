@@ -116,8 +116,7 @@ class Target(ABC):
     def constant(class_shares: list[float]) -> float:
         """Return the best score of a network that gives every vertex the same answer.
 
-        The attribute `compared` names the score; `class_shares` has the share of vertices per
-        class.
+        The attribute `compared` names the score. `class_shares` has the vertices' share per class.
         """
 
 
@@ -140,8 +139,7 @@ class ClassTarget(Target):
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
         """Return each vertex's score for each ranked class, and whether the vertex is in the class.
 
-        Both are [m, ranked classes]. If every vertex has one of two classes, only the second is
-        ranked.
+        Both are [m, ranked classes]. Of two exclusive classes, only the second is ranked.
         """
 
     @classmethod
@@ -156,7 +154,7 @@ class ClassTarget(Target):
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
         """Return the loss, the number of correct predictions, and three numbers for every class.
 
-        Vertices of the class: those correctly predicted, those predicted, and all.
+        They count vertices: correctly put into the class, put into the class, and in the class.
         """
         classes, predicted = outputs.shape[1], self._predicted(outputs)
         found = self._found(predicted, labels)

@@ -46,7 +46,7 @@ class Halves(NamedTuple):
 
 
 def unchanged(*rows: Tensor) -> tuple[Tensor, ...]:
-    """Return the given rows: the `before` or `across` of a layer that has nothing to do there."""
+    """Return the given rows; serves in `Halves` for a step in which a layer has nothing to do."""
     return rows
 
 
@@ -279,8 +279,8 @@ class LinearAggregation:
     def projects_first(self, first: bool) -> bool:
         """Whether `nn.recompute` should multiply rows by W before the rows are sent.
 
-        With order "auto", a tie d_out = d_in counts as true in all layers but the first. There, the
-        rows that are sent need no gradient, which saves the exchange of the backward pass.
+        With order "auto" and d_out = d_in, the first layer does not. Its input needs no gradient,
+        but rows multiplied by W would need an exchange in the backward pass.
         """
         return self._order == "project-first" or (self._may_project and not first)
 

@@ -41,7 +41,7 @@ class DistMult(Dot):
 class Perceptron(Dot):
     """A perceptron with one hidden layer, which scores pairs of vertices.
 
-    Its input is the element-wise product of both vertices' outputs, as in the Open Graph Benchmark.
+    Its input is the element-wise product of both vertices' outputs, as in OGB.
     """
 
     def __init__(self, width: int, random: np.random.Generator) -> None:

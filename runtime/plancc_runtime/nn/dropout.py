@@ -25,11 +25,8 @@ def dropout(
 ) -> Tensor:
     """Set every number of x to 0 with probability `rate`; divide all other numbers by 1 - rate.
 
-    Parameters:
-        x: Tensor[m, width].
-        key: Number that determines the mask, together with vertices and columns.
-        vertices (int32[m]): The vertex of every row.
-        first_column: Index of column 0 of x, if this rank has only some columns.
+    The key, `vertices` (the vertex of every row, int32[m]) and the columns determine the mask.
+    `first_column` is the index of column 0 of x, if this rank has only some columns.
     """
     return _Dropout.apply(x, _Mask(rate, key, vertices, first_column))
 

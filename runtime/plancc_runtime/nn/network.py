@@ -1,7 +1,6 @@
 """A network of convolutions, with dropout, norms, activations and residuals between them.
 
-The order in a layer is: dropout, convolution, norm, activation, residual. The last layer ends with
-its convolution.
+Layers apply dropout, convolution, norm, activation, residual; the last only the first two.
 """
 
 from __future__ import annotations
@@ -146,8 +145,8 @@ class Network(nn.Module):
             graphs: Graph of every layer; outputs of a graph are inputs of the next.
             x (Tensor[inputs of the first graph, d_0]): Features.
             fixed: Result of `fixed` for the first graph and x.
-            step: Index of the update; dropout depends on it.
-            kept: For every key, a layer from 1, receives the layer's outputs with all columns.
+            step: Index of the update; dropout depends on this index.
+            kept: Its keys are layers, from 1; receives the outputs of these layers.
         """
         dtype = next(self.parameters()).dtype
         last = len(self.convs) - 1
@@ -247,9 +246,9 @@ class Network(nn.Module):
         return self.norms[k](z.to(next(self.parameters()).dtype), graph).to(z.dtype)
 
     def skipped(self, x: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """Return what the residual of layer k (from 0) adds: x, multiplied if the widths differ.
+        """Return the layer's input rows x as the residual of layer k (from 0) adds them.
 
-        x has the layer's input rows.
+        If the widths differ, x is multiplied by a matrix.
         """
         skip = self.skips[k]
         return x if isinstance(skip, nn.Identity) else skip(x, graph)

@@ -57,8 +57,7 @@ def aggregate(
 def edge_scores(pattern: Pattern, source: Tensor, target: Tensor) -> Tensor:
     """Return source[j] + target[i] for every nonzero (i, j): GAT's scores before the LeakyReLU.
 
-    `source` is Tensor[n, heads], `target` Tensor[m, heads], the result Tensor[nnz, heads] in CSR
-    order.
+    `source` is Tensor[n, heads], `target` is Tensor[m, heads]; the result is in CSR order.
     """
     check_operand("source", source, (pattern.num_columns, None), source)
     check_operand("target", target, (pattern.num_rows, source.shape[1]), source)
@@ -77,8 +76,7 @@ def edge_softmax(pattern: Pattern, scores: Tensor) -> Tensor:
 def weighted_sum(pattern: Pattern, alpha: Tensor, x: Tensor) -> Tensor:
     """Return out[i, h] = sum over the nonzeros e = (i, j) of alpha[e, h] x[j, h] (GAT, Equation 4).
 
-    `alpha` is Tensor[nnz, heads] in CSR order, x Tensor[n, heads, d], the result Tensor[m, heads,
-    d].
+    `alpha` is Tensor[nnz, heads] in CSR order, and x is Tensor[n, heads, d].
     """
     check_operand("x", x, (pattern.num_columns, None, None), x)
     check_operand("alpha", alpha, (pattern.num_nonzeros, x.shape[1]), x)
@@ -178,8 +176,7 @@ def _factors(pattern: Pattern, source: Tensor, target: Tensor) -> tuple[Tensor, 
 def _head_matrix(vectors: Tensor) -> Tensor:
     """Return the matrix that maps a row to its scalar products with all vectors of all heads.
 
-    `vectors` is Tensor[k, heads, d], the result Tensor[heads d, k heads], ordered by vector, then
-    head.
+    From Tensor[k, heads, d] follows Tensor[heads d, k heads], with columns by vector, then head.
     """
     k, heads, d = vectors.shape
     number = torch.arange(heads, device=vectors.device)

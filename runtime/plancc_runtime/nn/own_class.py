@@ -1,7 +1,6 @@
 """Support for networks that the user wrote as a class: finds the class and the arguments for it.
 
-The name ``FILE:CLASS`` means a class in a Python file. Checking a name imports neither torch nor
-the file.
+``FILE:CLASS`` names a class in a Python file. Checking a name imports neither torch nor the file.
 """
 
 from __future__ import annotations
@@ -101,8 +100,7 @@ def _refuse_built_in(options: TrainOptions, names: str) -> None:
 def check_plan(header: Header, options: TrainOptions, built_in: str) -> None:
     """Raise InputError if the user's class does not exist, or cannot be trained on this plan.
 
-    `built_in` names further options, separated by spaces, that need a built-in model with this
-    plan.
+    `built_in` names further options, separated by spaces, that only built-in models support.
     """
     if header.layout != "row":
         raise InputError(

@@ -81,10 +81,7 @@ class _Layer:
         self._skips = network.options.residual and self.is_hidden
 
     def across_fixed(self, fixed: Tensor, x: Tensor) -> Rows:
-        """Return the arguments of `after` for all rows of the first layer, from its fixed part.
-
-        x is the input of the layer.
-        """
+        """Return the arguments of `after` for all rows of the first layer, from its fixed part."""
         reads = self._network.convs[0].reads_input
         own = (self._graph.targets(x),) if reads or self._skips else ()
         given = (fixed, *own) if reads else (fixed,)
@@ -118,8 +115,8 @@ class _Layer:
     def finish(self, place: slice, rows: Rows) -> Rows:
         """Apply layer norm, activation and residual to some rows of a hidden layer's output.
 
-        A batch norm is not applied here, since it needs all rows. `rows` has the result of `after`
-        and, with a residual, the layer's input.
+        A batch norm needs all rows, and is not applied. With a residual, `rows` ends with the
+        input.
         """
         (z,), own = self._parted(rows)
         if self._network.options.norm == "layer":

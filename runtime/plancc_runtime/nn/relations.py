@@ -145,11 +145,8 @@ class RGCNOptions(ConvOptions):
 class ByType(nn.Module):
     """Applies a separate module to the rows of each wanted type; rows of other types become 0.
 
-    A type is wanted if the next layer or the loss reads its output rows.
-
-    Parameters:
-        widths: For every wanted type, the number of columns in the input.
-        make: Returns a module of rows and graph for an input and an output width.
+    A type is wanted if the next layer or the loss reads its output rows. `widths` has the input
+    width of every wanted type; `make` returns a module for an input and an output width.
     """
 
     def __init__(
@@ -173,11 +170,7 @@ class ByType(nn.Module):
 
 
 class RelationConv(Conv):
-    """A layer for graphs with types. Its first step moves rows between ranks, for all relations.
-
-    Parameters:
-        types: Types and relations that the layer reads.
-    """
+    """A layer for graphs with types. Its first step moves rows between ranks, for all relations."""
 
     by_relation = True
     rectifies = True
@@ -225,8 +218,7 @@ class RelationConv(Conv):
     ) -> Tensor | None:
         """Return the output rows of type `name`, or None if they are 0.
 
-        `own` has the rows of this type from `_rows`, or is None. `moved` has rows or sums of
-        neighbours for every relation.
+        `own` has the rows of this type from `_rows`; `moved` has its results for every relation.
         """
 
     def _rows(

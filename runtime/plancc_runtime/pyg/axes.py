@@ -1,7 +1,7 @@
 """Finds which axis of a function's result has the graph's rows.
 
-Trial runs on tensors without data show whether a function in `calls.ROW_BY_ROW` handles each row
-independently. The function must succeed if all row axes have equally many rows, and fail otherwise.
+Trial runs on tensors without data must succeed if all row axes have equally many rows, and fail if
+not. Then the function handles each row independently.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ class RowAxis(NamedTuple):
 def places_of_rows(call: Call) -> list[RowAxis] | None:
     """Return the row axis of every tensor that a function returns, the same on all ranks.
 
-    The result is empty without row axes. None means that rows are mixed, or paired with another
-    axis that has this rank's size by chance.
+    [] means no row axis; None means that rows are mixed, or paired with another axis by chance.
     """
     key = call.name, *_shapes((*call.args, *call.kwargs.items()))
     with suppress(KeyError):  # if ranks are threads, another rank may clear the dictionary
@@ -95,8 +94,7 @@ def _places(call: Call) -> list[RowAxis] | None:
 def _on_shapes(call: Call, first: Spread, more: Iterable[int]) -> tuple[Any, Tensor]:
     """Run the function of a call on tensors without data, which have about `MANY` rows.
 
-    Return the result, and the tensor that replaced `first`. `more` has, for each argument with a
-    row axis, a number of additional rows.
+    Return the result, and the tensor that replaced `first`. `more` adds rows to each row axis.
     """
     left, given = iter(more), []
 

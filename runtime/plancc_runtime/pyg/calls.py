@@ -201,9 +201,7 @@ def _decides(value: Any) -> Any:
 def beyond_pointwise(call: Call) -> frozenset[str]:
     """Return the names of the operations that a function runs, except pointwise operations.
 
-    The result is {""} if the function fails, and {"identity"} if it runs no operation but returns
-    an argument. Trial runs on tensors without data cover all combinations of properties
-    (`_decides`).
+    The result is {""} if the function fails, and {"identity"} if it only returns an argument.
     """
     given = (*call.args, *chain.from_iterable(sorted(call.kwargs.items())))
     key = (call.name, *map(_decides, given))

@@ -1,8 +1,8 @@
 """Checks that a network gives the same results on all ranks as on one rank.
 
-All ranks together, and then each rank alone with plain torch, run both passes on a small subgraph,
-in float64. The subgraph has vertices of every rank. Dropout is off, because the two runs would draw
-different masks.
+Forward and backward pass run on a small subgraph with vertices of every rank, in float64. They run
+twice: on all ranks together, and on each rank alone by plain torch. Dropout is off, because the two
+runs would draw different masks.
 """
 
 from __future__ import annotations
@@ -78,8 +78,7 @@ class Agreement:
 def check(model: nn.Module, graph: Graph | TypedGraph, *args: Any, **kwargs: Any) -> Agreement:
     """Compare a network on all ranks with the same network on one rank. Collective.
 
-    The result is the same on all ranks; the network does not change. `args` and `kwargs` are the
-    network's arguments, as in `Distributed`.
+    The result is the same on all ranks, and the network does not change.
     """
     named: dict[Any, Any] = dict(enumerate(args)) | kwargs
     kinds = Distributed(deepcopy(model), graph, 0).kinds_of(named)
@@ -98,11 +97,8 @@ def _entries_of(
 ) -> dict[Entry, _Entries]:
     """Return the rows and edges of the subgraph `small`, by kind. Collective.
 
-    The kinds ("rows", "") and ("edges", "") have all rows and edges. With types, each type and
-    relation also is a kind.
-
-    Parameters:
-        rows, edges (bool[...]): Which own rows and edges of `graph` are in the subgraph.
+    The kinds ("rows", "") and ("edges", "") have all rows and edges; further kinds have single
+    types. `rows` and `edges` say which own rows and edges of `graph` are in the subgraph.
     """
     union = graph.union if isinstance(graph, TypedGraph) else graph
     of_edge = torch.zeros(len(edges)).long() if union.edge_type is None else union.edge_type.cpu()
@@ -183,8 +179,7 @@ class _Entries(NamedTuple):
 
     Attributes:
         chosen (bool[...]): Which of this rank's rows or edges are in the subgraph.
-        keys (int64[1, n] or int64[3, n]): Vertex of each row; or relation, source, target of each
-            edge. Entries are sorted by the last key, then by the key before it.
+        keys: int64[1, n] vertices, or int64[3, n] relations, sources, targets; sorted by target.
         order (int64[n]): Position of each sorted entry in the list by rank.
         mine (int64[...]): Position of each of this rank's entries among the sorted entries.
     """
@@ -196,10 +191,9 @@ class _Entries(NamedTuple):
 
     @classmethod
     def of(cls, chosen: Tensor, keys: Tensor, transport: Transport) -> _Entries:
-        """Gather the keys of the subgraph's rows (or edges) from all ranks, and sort them.
+        """Gather the keys of the chosen rows (or edges) from all ranks, and sort them. Collective.
 
-        Collective. `keys` has a column for each row or edge that `chosen` selects (see the
-        attribute).
+        `keys` has a column for each chosen row or edge of this rank.
         """
         of_ranks = transport.gather(keys.numpy())
         whole = np.concatenate(of_ranks, axis=1)
@@ -239,8 +233,7 @@ class _Side(NamedTuple):
     def taken(self, x: Tensor, entry: Entry) -> Tensor:
         """Return the entries of x that are in the subgraph and belong to this run. Collective.
 
-        The run on one rank has the entries of all ranks. Axis 0 of x has this rank's entries of
-        kind `entry`.
+        Axis 0 of x has this rank's entries; the run on one rank gets the entries of all ranks.
         """
         here = x[self.entries[entry].chosen.to(x.device)].cpu()
         if self.graph is not None:
@@ -381,7 +374,6 @@ def _compared(
             found: Values that all ranks computed together, with the entries of this rank.
             expected: Values that one rank computed alone, with the entries of all ranks.
             of: Kind of the entries; None if all ranks have the same tensor.
-            least: Lower bound of the divisor.
         """
         expected = expected if of is None else expected[entries[of].mine]
         if found.shape != expected.shape:

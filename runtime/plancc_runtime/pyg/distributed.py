@@ -1,7 +1,7 @@
 """Runs an unchanged network on this rank's rows of a plan.
 
-Ranks send only rows of vertices that are sources of edges. Hooks in PyTorch Geometric's layers show
-which tensors a layer reads at sources; one exchange moves their rows.
+Hooks in PyTorch Geometric's layers show which tensors a layer reads at sources of edges. One
+exchange moves the rows of all these tensors.
 """
 
 from __future__ import annotations
@@ -396,8 +396,7 @@ class Distributed(nn.Module):
     def _with_colours(self, layer: Any, rules: TorchRules) -> list[Any]:
         """Return hooks of WLConv, so that its colours do not depend on the number of ranks.
 
-        New hashes of neighbourhoods get their numbers (colours) in the order of the vertices of the
-        whole graph.
+        New hashes get their colours in the order of the vertices of the whole graph.
         """
 
         def enter(inputs: tuple[Spread, EdgeEnds], given: dict[str, Any]) -> Any:
@@ -422,8 +421,7 @@ class Distributed(nn.Module):
     def _on_own_rows(self, layer: Any) -> list[Any]:
         """Return hooks of one of PyTorch Geometric's aggregations, which reduces edges of own rows.
 
-        Only an aggregation that is known to handle each row independently gets tensors without
-        marks.
+        Aggregations that are known to handle each row independently get tensors without marks.
         """
         pads = _pads(layer.__class__)
         is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")  # take messages
@@ -575,8 +573,7 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
 def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
     """Remove the marks of a layer's arguments; the output gets the first argument's mark.
 
-    As `enter` of `_around`, for layers that handle each row independently by functions that mix
-    rows.
+    For layers that handle each row independently, although by functions that mix rows.
     """
     x = next(iter(all_in(inputs, Mark)), None)
     return plain(inputs), given, lambda out: out if x is None else alike(out, x)

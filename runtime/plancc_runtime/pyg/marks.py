@@ -106,7 +106,7 @@ class Message(Spread):
         source: For every edge, the column of its source.
         factors (Tensor[edges, ...] or None): Factors of edges, with as many axes as `rows`.
         made (Tensor or None): Values of the tensor; None until `formed` computes them.
-        versions: In-place changes of `rows` and `factors` before this object was made.
+        versions: Counts of in-place changes of `rows` and `factors`, when this object was made.
     """
 
     rows: Tensor
@@ -129,7 +129,10 @@ class Message(Spread):
         return marked(found, cls, **vars(found), **what, versions=[version(rows), version(factors)])
 
     def read(self) -> tuple[Tensor, Tensor | None]:
-        """Return `rows` and `factors`; raise InputError if either was changed in place since."""
+        """Return `rows` and `factors`.
+
+        Raise InputError if either was changed in place after this object was made.
+        """
         if [version(self.rows), version(self.factors)] != self.versions:
             raise InputError(
                 "the network changes rows in place between reading and summing; change a copy"

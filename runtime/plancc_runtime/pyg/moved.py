@@ -33,8 +33,7 @@ class FetchedColumns:
     def of(self, x: Spread, read: frozenset[int]) -> Tensor:
         """Return own rows of x, and the halo rows that the edges of relations `read` need.
 
-        Collective. The result, Tensor[..., num_columns, ...], lacks halo rows if nothing was
-        fetched.
+        Collective. The result, Tensor[..., num_columns, ...], has no halo rows if none was fetched.
         """
         self.fetch([x], read)
         return self._found(x)[0]
@@ -42,8 +41,8 @@ class FetchedColumns:
     def fetch(self, tensors: Sequence[Spread], read: frozenset[int]) -> None:
         """Fetch the missing halo rows that the edges of relations `read` need. Collective.
 
-        All tensors have rows of the same `TypeRows`. An exchange moves all tensors with the same
-        dtype and missing rows.
+        All tensors have the same `TypeRows`; those with equal dtype and missing rows share
+        messages.
         """
         new: dict[Any, dict[int, Spread]] = {}
         for x in tensors:
@@ -94,8 +93,7 @@ class FetchedColumns:
 def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, rows: TypeRows) -> Tensor:
     """Return the rows of x together with the fetched halo rows `came`.
 
-    `places` has the columns of the fetched rows, int64[m]; None: `came` has all halo rows, in
-    order.
+    `places` has the columns of the fetched rows, int64[m]; None if `came` has all halo rows.
     """
     if places is None:  # x may have rows of zeros after own rows
         return torch.cat([x[: rows.num_rows], came])
@@ -114,8 +112,7 @@ def _flat(x: Tensor) -> Tensor:
 def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
     """Return x in the graph's dtype. Collective.
 
-    Raise InputError if the dtype cannot represent the numbers of x or, with `sums`, sums of whole
-    numbers.
+    Raise InputError if the dtype cannot represent x or, if `sums`, sums of whole numbers in x.
     """
     dtype = graph.resources.dtype
     if x.dtype.is_floating_point:
@@ -141,9 +138,8 @@ def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
 def returned(y: Tensor, axis: int, index: EdgeEnds, largest: bool = False) -> Tensor:
     """Send halo rows of y to their owners; return own rows plus the received rows. Collective.
 
-    If `largest`, the result, Tensor[..., num_rows, ...], has maxima instead of sums, without
-    gradient. Axis `axis` of y has the own and halo rows of ``index.of``; rows outside `index` are
-    0.
+    If `largest`, the maximum replaces the sum, without gradient. Rows of y to which `index` does
+    not refer must be 0.
     """
     graph, places = index.of.halo(index.relations)
     first = (y.detach() if largest else y).movedim(axis, 0)

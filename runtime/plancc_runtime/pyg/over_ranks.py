@@ -140,10 +140,9 @@ class OverRanks(TorchFunctionMode):
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:
-        """Return ids of the entries, int64[entries], ascending as in a single process, or None.
+        """Return ids of the entries, int64[entries], in the order of a single process, or None.
 
-        The id of a row is its vertex, the id of an edge comes from target and source; other entries
-        have none.
+        The id of a row is its vertex; an edge's id comes from both ends. Other entries have no ids.
         """
         of, edges = x.of, self.edges
         if of is not None and is_rows(x):

@@ -39,7 +39,9 @@ from plancc_runtime.typed import TypedGraph
 
 
 class OwnNetwork(Network):
-    """A network of a user's class; the constructor raises InputError if the class fails.
+    """A network of a user's class.
+
+    The constructor raises InputError if the class is not found, or fails.
 
     Attributes:
         dims: Widths of features and outputs.

@@ -1,7 +1,7 @@
-"""Sums of message tensors, computed as sparse products, which store no row for each edge.
+"""Sums of message tensors (`marks.Message`), as sparse products that store no row for each edge.
 
-Indexing rows by sources with `index_select` makes a message tensor (`marks.Message`). Its product
-with factors of edges is another, and its sum at the edges' targets a sparse product.
+Indexing rows by sources with `index_select` makes a message tensor, which factors of edges may
+multiply. Its sum at the targets of edges is a sparse product.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
 
 
 def times_message(x: Any, y: Any) -> Message | None:
-    """Return the product of a message tensor and factors of its edges, or None if they do not fit.
+    """Return a message tensor times factors of its edges, or None if the arguments do not fit.
 
-    Factors have the message tensor's number of axes: its size on the first axes, size 1 on all
-    others.
+    Factors have as many axes as the message tensor: some first axes of its size, then axes of size
+    1.
     """
     message, values = (x, y) if isinstance(x, Message) else (y, x)
     if (

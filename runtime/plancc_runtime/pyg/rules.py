@@ -103,8 +103,7 @@ class TorchRules(OverRanks):
     def _call_on_messages(self, call: Call) -> Any:
         """Run a function that has a message tensor (`marks.Message`) as an argument.
 
-        The values are computed only if needed: not for products with factors, sums at targets, or
-        properties.
+        Products with factors, sums at targets, and properties do not need the values.
         """
         if call.name in calls.SIZES:
             return self._sizes(call, call.args[0])
@@ -131,7 +130,7 @@ class TorchRules(OverRanks):
         return bool(summed(found.any().long(), self.transport) > 0)
 
     def _sizes(self, call: Call, x: Any) -> Any:
-        """Return shape, size or number of entries of a tensor with a spread axis on all ranks."""
+        """Return a shape, a size or the number of entries, over all ranks, of a spread tensor."""
         here, of = x.shape[x.axis], x.of if is_rows(x) else None
         others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
         if call.name == "numel":
@@ -158,8 +157,8 @@ class TorchRules(OverRanks):
     def _made(self, call: Call) -> Any:
         """Call a function that makes a tensor of given sizes.
 
-        If a size is a `Count`, the tensor is marked as `Spread`. If `arange` numbers all own rows,
-        the result is marked as row numbers.
+        If a size is a `Count`, the result is a `Spread`, or row numbers for an `arange` of own
+        rows.
         """
         sizes = [*call.args, call.kwargs.get("size", call.kwargs.get("repeats"))]
         flat = [k for each in sizes for k in (each if isinstance(each, list | tuple) else [each])]
@@ -201,8 +200,7 @@ class TorchRules(OverRanks):
     def _call_on_ends(self, call: Call, found: Sequence[Mark]) -> Any:
         """Return the result of a torch function, such as `cat` or `flip`, on the ends of edges.
 
-        Raise InputError if the result would depend on the number of ranks. `found` has all marked
-        arguments.
+        Raise InputError if the result would depend on the number of ranks.
         """
         name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds))
         ends = [*x.ends]
@@ -230,8 +228,7 @@ class TorchRules(OverRanks):
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
         """Run `stack` or `cat` on tensors that hold ends of edges.
 
-        A list of sources and targets is marked as sources: targets are own rows, whose ids are
-        valid sources too.
+        A list of sources and targets counts as sources: ids of own rows are valid sources too.
         """
         if not all(isinstance(each, EdgeEnds) for each in parts):
             refuse(call, calls.ENDS)

@@ -36,10 +36,9 @@ class TypeRows:
     def halo(
         self, read: frozenset[int], here: frozenset[int] = frozenset()
     ) -> tuple[LocalGraph, Tensor | None]:
-        """Return a graph that exchanges halo rows of this type, and the columns of these rows.
+        """Return a graph that exchanges halo rows of this type, and their columns or None for all.
 
-        The columns are None if all halo rows are exchanged. For the parameters see
-        `TypedGraph.halo_of`.
+        For the parameters see `TypedGraph.halo_of`.
         """
         if isinstance(self.graph, TypedGraph):
             return self.graph.halo_of(self.name, read, here)

@@ -34,9 +34,9 @@ def task_of(header: Header, options: TrainOptions) -> LearningTask:
 
 
 def learns_links(header: Header, options: TrainOptions) -> bool:
-    """Whether the task is link prediction. Not collective.
+    """Whether the task is link prediction; not collective.
 
-    Raise InputError if the plan then has no links, or an option does not fit the task.
+    Raise InputError if link prediction lacks links, or an option does not fit the task.
     """
     links = options.task == "links" or (options.task == "auto" and header.links is not None)
     if links and header.links is None:

@@ -125,8 +125,7 @@ class LinkBatches:
     def _ends_of(self, negatives: Int64Array, total: int, epoch: int) -> tuple[Int64Array, ...]:
         """Return the mini-batch's negatives whose sources this rank owns. Collective.
 
-        The result is row of the source, rank of the target, and the target's row there: int64[k]
-        each.
+        For each: row of the source, rank of the target, and the target's row there; int64[k] each.
 
         Parameters:
             negatives (int64[m]): Indices of the mini-batch's negatives in the epoch.
@@ -144,12 +143,8 @@ class LinkBatches:
     ) -> Rounds[Int64Array]:
         """Return `LinkBatch.apart`: for links u to v, nonzeros (u, v) and (v, u) in own rows.
 
-        Collective.
-
-        Parameters:
-            own (int64[m]): This rank's links, as positions among its training links.
-            column (int64[m]): For every link, the column of its target.
-            exchange: Exchange by which this rank receives other ranks' targets.
+        Collective. `own` has this rank's links, as positions among its training links, and `column`
+        their targets; `exchange` fetches targets of other ranks.
         """
         source, target = self._source[own], self._target[own]
         vertex, rows = self._vertices[source], self._num_rows

@@ -50,7 +50,7 @@ class LinkPairs(LearningTask):
     def load(self, part: Part, resources: Resources, plan: str) -> LocalData:
         """Return this rank's training data. Collective.
 
-        All rows are in split "train", and labels are unused zeros. The sizes of splits count links.
+        All rows are in split "train", with unused labels 0. Sizes of splits are numbers of links.
         """
         links, options, device = part.links, self.options, resources.device
         transport, per_link = resources.transport, 1 + options.negatives
@@ -176,8 +176,8 @@ class LinkLearner(Learner):
     def _split_scores(self, split: str, x: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
         """Return the scores of a split's links, then of its negatives. Collective.
 
-        The second result says which scores belong to links, bool[m]. In the split "train", the
-        negatives are drawn for `epoch`.
+        The second result says which scores belong to links, bool[m]. Negatives for "train" are
+        drawn in `epoch`.
         """
         numbers, ends = self._fixed[split]
         found, links = self._decoder(*ends.rows(x)), len(numbers[0])

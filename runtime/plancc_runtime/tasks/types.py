@@ -135,7 +135,7 @@ class TypedVertices(LearningTask):
     def _choose(self, labelled: list[str], plan: str) -> None:
         """Set `target` to the type that the user chose, or else to the only type with labels.
 
-        Raise InputError if the choice is unknown, or lacks labels that other types have.
+        Raise InputError without such a type, or if labels exist, but not for the chosen type.
         """
         types, target = self.types, self.options.target
         self.target = labelled[0] if target is None and len(labelled) == 1 else target

@@ -40,7 +40,7 @@ class Layout:
         num_ranks: Number of ranks.
         make: Collective function that returns a rank's graph in this layout.
         dense (mapping of str to float64[n, n]): Dense matrix for each name in `COEFFICIENTS`.
-        share: Factor of the gradient: 1 / number of ranks that compute the same loss.
+        share: Factor of the product's gradient: 1 / number of ranks with the same loss.
         options: Fields of `Resources` that are not at their defaults, by name.
         width, columns: Shape of the weight matrix; on grids, at least the process columns.
     """

@@ -144,8 +144,7 @@ class Group(ABC):
     def start_reduce_sum(self, buffer: Buffer, root: int) -> Pending:
         """Begin to replace the root's `buffer` by the sum of all members' buffers.
 
-        Afterwards, the other members' buffers are undefined. `root` is a position among the
-        members.
+        The other members' buffers are undefined afterwards. `root` is a position among the members.
         """
         [data] = self._checked([buffer], 1, root)
         from_others = [(k, data) for k in self._others()]
