@@ -10,7 +10,6 @@ class Metric:
     """How one metric is printed and compared.
 
     Attributes:
-        title: Title of the metric in tables.
         fields: Fields of `Scores` and `Epoch` in a table cell; early stopping follows the last.
         higher: Whether a higher value is better.
         form: Format specification of a number, such as ".4f".

@@ -53,7 +53,6 @@ class Outputs:
 
         Parameters:
             embeddings: Layer, counted from 1, whose outputs are written too.
-            kind: Kind of targets that the network predicts; by default the run's kind.
             known: Columns as in `predictions.known_of`; by default the task's.
             wanted (int64[m], optional): The vertices of split "train", in the order to write.
         """

@@ -45,8 +45,7 @@ class Predicted(NamedTuple):
     Attributes:
         counts: Vertices predicted in every class; empty for real numbers or links.
         num_vertices: Number of rows in the file: vertices, or pairs of vertices.
-        words: Words that all ranks sent for listed vertices, else 0.
-        words_of_all: Words that all vertices would need, if vertices were listed, else 0.
+        words, words_of_all: Words that the listed vertices, and all vertices, need; 0 without list.
     """
 
     header: Header
@@ -71,7 +70,6 @@ def predict(
 
     Parameters:
         plan: A plan of any layout, with features as wide as in training.
-        weights: A file of weights that describes its network (`plancc_runtime.saved`).
         path: The file to write; see `TrainOptions.predict`.
         embeddings: Layer, counted from 1, whose outputs are written too.
         ids: Vertices to write: ids, "17,42", or a file of ids; by default all.
@@ -140,12 +138,9 @@ def score_links(
 ) -> Predicted:
     """Write the scores of pairs of vertices, in the order of the file `links`. Collective.
 
-    Parameters:
-        plan: A plan with links, and with features as wide as in training.
-        weights: A file whose network was trained on links.
-        links: A text file with a pair of ids per line, such as ``17,42``: source, target.
-        path: File with columns ``id``, ``source``, ``target``, ``score``, ``probability``.
-        execution: See `predict`.
+    The file `links` has a pair of ids per line, such as ``17,42``: source, target. The file `path`
+    has the columns ``id``, ``source``, ``target``, ``score``, ``probability``. For the rest see
+    `predict`.
     """
     opened, description = _opened(plan, weights, {"links": GIVEN}, transport)
     name = fspath(weights)
@@ -300,10 +295,8 @@ def _vertices_of(
 ) -> npt.NDArray[np.int64]:
     """Return the vertices with these ids: int64[m]; raise InputError for an unknown id. Collective.
 
-    Parameters:
-        share: This rank's share of the source's ids; None if ids are numbers from 0.
-        of: Range of the vertices that may be asked for.
-        places: For every id, its name in error messages.
+    `share` is this rank's share of the source's ids, None if ids are numbers from 0. `of` is the
+    range of allowed vertices; `places` names the ids in errors.
     """
     if not transport.all_equal(ids.tobytes()):
         transport.agree(InputError("the ids differ between ranks; give every rank the same ids"))

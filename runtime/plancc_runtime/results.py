@@ -128,8 +128,7 @@ class BatchStep:
         loss: Mean loss over the batch's targets; 0 if there are none.
         targets: Number of labelled training vertices whose output the loss counts.
         vertices: Number of vertices that occur in any block of the batch.
-        volume: Rows sent in the forward pass, summed over blocks.
-        messages: Messages of the forward pass.
+        volume, messages: Rows and messages of the forward pass.
         words_sent: Words of all exchanges of rows in the step, forward and backward.
         words_drawn: Words sent to draw the batch; their bits name the needed rows.
     """
@@ -148,7 +147,7 @@ class BatchStep:
 class Figures:
     """Words that one training epoch moves, forward and backward, over all ranks.
 
-    Words of set-up, evaluations and all-reduces are left out. A word is one number of any type.
+    Words of set-up, evaluations and all-reduces are left out.
 
     Attributes:
         plain: Words without any pass, as in Demirci et al. 2022: for a GCN, the volume times the
@@ -174,12 +173,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Setup:
-    """Cost of the set-up before the first epoch.
-
-    Attributes:
-        seconds: Seconds of the slowest rank.
-        words_sent, messages_sent, bytes_sent: Sums over ranks.
-    """
+    """Cost of the set-up before the first epoch; `seconds` of the slowest rank, else sums."""
 
     seconds: float
     words_sent: int
@@ -192,10 +186,8 @@ class RunOutline:
     """Facts of a run before its first epoch, the same on all ranks.
 
     Attributes:
-        kernel: Kernel of local products.
         passes_off: Chosen passes that the run cannot use, with the reason.
         figures: Words of one epoch, with and without passes; None for mini-batches.
-        dims: Widths d_0..d_L.
         split_sizes: Number of labelled vertices by split.
         replaced_masks: Splits whose masks in the plan were replaced by the masks of `split`.
         target: Kind of targets: "class", "classes" or "numbers" (`plancc_runtime.targets`).
@@ -204,10 +196,8 @@ class RunOutline:
         drawn_by: "owners" or "everywhere", perhaps with the reason; empty for full batch.
         steps_per_epoch: Number of steps of an epoch; 0 for full batch.
         pipelining: The pipeline of a feature plan; None if the run has none.
-        remarks: Remarks on data and options (`plancc_runtime.remarks`).
         exchange: How rows are exchanged: "flat", "nodes" or "relays" (`plancc_runtime.nodes`).
-        resumed_from: The checkpoint from which the run resumes; "" if it does not resume.
-        first_epoch: Index of the run's first epoch; above 0 if the run resumes.
+        resumed_from: The checkpoint from which the run resumes, or "".
         ended: Whether no epoch is left, as earlier runs trained all or stopped early.
     """
 
@@ -253,11 +243,8 @@ class TrainResult(RunOutline):
         best_epoch: Epochs until the final weights were reached; None without early stopping.
         weights: Every parameter and buffer of the network, by its name.
         network: Description of the network (`plancc_runtime.saved.Description`), ready for JSON.
-        steps: Steps of all epochs; empty for full batch.
         drawing: "beside steps: ..." or "between steps: ..."; empty if the run did not try both.
-        remarks: Remarks of the outline, then remarks on the training.
         predicted: Vertices predicted in every class; empty for real numbers, None if not asked.
-        auc_of_classes, ap_of_classes: Figures of the final weights; see `Scores`.
     """
 
     epochs: list[Epoch]
@@ -290,9 +277,7 @@ class TrainResult(RunOutline):
 class Spent:
     """Time and traffic of one rank.
 
-    Attributes:
-        seconds: Seconds of each phase.
-        traffic: Increase of each counter of `Traffic`, in the order of `Traffic.as_array`.
+    `traffic` has the increase of each counter of `Traffic`, in the order of `Traffic.as_array`.
     """
 
     seconds: dict[str, float]
@@ -303,9 +288,7 @@ class Spent:
 class Measure:
     """Cost of one epoch on one rank, and the epoch's loss and scores over all ranks.
 
-    Attributes:
-        spent: Cost of the epoch.
-        evaluating: Cost of a separate evaluation, if there was one.
+    `evaluating` is the cost of a separate evaluation, if there was one.
     """
 
     epoch: int

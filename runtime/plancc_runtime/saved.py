@@ -42,7 +42,6 @@ class Description:
         options: Options of the network and of its convolutions, defaults included.
         normalize_features: Whether rows of features are divided by their sum of absolute values.
         target: Kind of targets that the network predicts (`plancc_runtime.targets.TARGETS`).
-        random_labels: Whether the network was trained on random labels.
     """
 
     dims: tuple[int, ...]
@@ -172,11 +171,9 @@ class Description:
 
 
 class TrainedNetwork(nn.Module):
-    """A network from a file of weights (`plancc_runtime.load_network`), which is called on a graph.
+    """A network from a file of weights, called on a graph; see `plancc_runtime.load_network`.
 
-    Attributes:
-        network: The layers; their parameters can be trained further.
-        description: The description of the network, which the file also holds.
+    The parameters of `network` can be trained further.
     """
 
     def __init__(self, network: Network, description: Description) -> None:

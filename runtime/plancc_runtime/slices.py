@@ -36,7 +36,6 @@ class Opened:
         header: The plan's header, changed by `run_header`.
         rows: The rank's rows in plan order, with vertex data; of a file, nothing else.
         content: Content hash of the file; "" for a slice.
-        file: The open file, until `read` closes it; None for a slice.
     """
 
     plan: str | PathLike[str] | Slice

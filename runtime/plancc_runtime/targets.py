@@ -71,7 +71,7 @@ class Target(ABC):
         Parameters:
             outputs (Tensor[m, d_L]): Outputs for the split's vertices on this rank.
             labels (Tensor[m, ...]): Targets of these vertices, in the form of `LocalData.labels`.
-            total: Sum over all ranks of what the method `total` returns for the split.
+            total: Sum over all ranks of what the method `total` returns.
         """
 
     @abstractmethod

@@ -22,7 +22,6 @@ def aggregate(
 
     Parameters:
         x (Tensor[num_inputs, d]): Own rows.
-        reduce: Name in `operators.REDUCTIONS`.
         weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights of this rank's nonzeros.
         nonzeros: Name in `layouts.block.NONZEROS`.
     """

@@ -258,11 +258,9 @@ def uniform(random: np.random.Generator, shape: tuple[int, ...], fan_in: int) ->
 
 
 class LinearAggregation:
-    """Computes the product A H W in the order that the option `order` names, such as A (H W).
+    """Computes the product A H W in the order that `order` names, such as A (H W).
 
-    Parameters:
-        d_in, d_out: Shape of W.
-        coefficients: Which values A has: a name in `plancc.plan.layers.COEFFICIENTS`.
+    W is [d_in, d_out]; `coefficients` is a name in `plancc.plan.layers.COEFFICIENTS`.
     """
 
     def __init__(self, order: str, d_in: int, d_out: int, coefficients: str) -> None:
@@ -300,10 +298,8 @@ class LinearAggregation:
     ) -> Tensor:
         """Return A x weight + bias: Tensor[num_outputs, d_out]. Collective.
 
-        Parameters:
-            fixed: The product A x if it is already known, else None.
-            rectified: Whether to return max(result, 0).
-            onto: See `Conv.forward`.
+        `fixed` is A x if already known; `rectified` returns max(result, 0). For `onto` see
+        `Conv.forward`.
         """
         if fixed is not None:
             return graph.linear(fixed, weight, bias, rectified, onto)

@@ -31,7 +31,6 @@ def cross_entropy(
 
     Parameters:
         outputs (Tensor[m, classes]): Outputs of the split's vertices on this rank.
-        labels (int64[m]): Class of every vertex.
         total: Number, or sum of weights, of the split's vertices on all ranks.
         weights (Tensor[classes], optional): For each class, the weight of its vertices.
     """

@@ -42,14 +42,12 @@ class NetworkOptions:
     """Options of a network: the fields of `TrainOptions` that describe the network.
 
     Attributes:
-        model: Name in `plancc_runtime.nn.MODELS`.
         conv: Options of the convolutions, by name.
         activation: Name in `ACTIVATIONS`; applied after every layer but the last.
         norm: "none", "layer" or "batch" (over all ranks' rows), after every layer but the last.
         residual: Whether each layer but the last adds its input, mapped if widths differ.
         dropout: Dropout rate, in [0, 1), at the input of every layer but the first.
         input_dropout: Dropout rate, in [0, 1), at the input of the first layer.
-        standardize_features: Whether features are standardised first (`Standardization`).
         types: Fields of `nn.relations.TypesOfNetwork` for a plan with types, else empty.
         decoder: Name in `plancc_runtime.nn.decoders.DECODERS` for link prediction, else "".
     """
@@ -71,8 +69,6 @@ class Network(nn.Module):
 
     Parameters:
         dims: Widths d_0, ..., d_L of the features and of every layer's output.
-        seed: Seed of the initial weights and of dropout.
-        dtype (torch.dtype): Type of the weights.
 
     Attributes:
         standardization: Standardises features, before `forward` is called.
@@ -145,7 +141,6 @@ class Network(nn.Module):
             graphs: Graph of every layer; outputs of a graph are inputs of the next.
             x (Tensor[inputs of the first graph, d_0]): Features.
             fixed: Result of `fixed` for the first graph and x.
-            step: Index of the update; dropout depends on this index.
             kept: Its keys are layers, from 1; receives the outputs of these layers.
         """
         dtype = next(self.parameters()).dtype

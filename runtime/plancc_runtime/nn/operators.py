@@ -134,8 +134,6 @@ def graph_attention(
         x (Tensor[n, heads d]): Rows of all columns, with the heads side by side.
         vectors: Tensor[2, heads, d], or Tensor[1, heads, d] if `target` is given.
         places (int64[m], optional): Column of every row's vertex; by default column i.
-        bias (Tensor[heads d], or Tensor[d] if `mean`; optional): Bias of the output.
-        mean: Whether the heads are averaged instead of concatenated.
         target (Tensor[m, heads], optional): Target scores, if columns lack the rows' vertices.
     """
     heads, d = vectors.shape[1:]

@@ -275,7 +275,6 @@ def constructor_options(
     Parameters:
         given: The user's options, by name: values, or strings that are Python literals.
         widths: Width of the features (or a dict by type), and width of the outputs.
-        plan_values: Other values from the plan, by name of the constructor's argument.
     """
     there = signature(model).parameters
     names = [k for k, each in there.items() if each.kind in _BY_NAME]

@@ -1,8 +1,7 @@
 """Trains networks of PyTorch Geometric or plain PyTorch, unchanged, on this rank's rows of a plan.
 
-`distributed` wraps a network, and `check` compares the wrapped network with the same network on one
-rank. Tensors with a row for each vertex are marked, and rules say what torch's functions do with
-marked tensors. No module of this package imports PyTorch Geometric.
+Tensors with a row for each vertex are marked, and rules say what torch's functions do with marked
+tensors. No module of this package imports PyTorch Geometric.
 """
 
 from plancc_runtime.pyg.check import Agreement, check

@@ -91,11 +91,7 @@ SPECIAL = names("squeeze embedding nonzero unique lstm gru batch_norm instance_n
 
 
 class Call(NamedTuple):
-    """A call of one of torch's functions.
-
-    Attributes:
-        name: Name of the function in the tables of this module.
-    """
+    """A call of one of torch's functions; `name` is the function's name in this module's tables."""
 
     name: str
     func: Callable[..., Any]

@@ -1,8 +1,7 @@
 """Checks that a network gives the same results on all ranks as on one rank.
 
-Forward and backward pass run on a small subgraph with vertices of every rank, in float64. They run
-twice: on all ranks together, and on each rank alone by plain torch. Dropout is off, because the two
-runs would draw different masks.
+Both run on a small subgraph with vertices of every rank, in float64; one rank uses plain torch.
+Dropout is off, because the two runs would draw different masks.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ ROUNDS = 64
 class Agreement:
     """Differences between a network's results on all ranks and on one rank.
 
-    A difference is the largest absolute difference of entries, divided by the largest absolute
-    value that one rank computed.
+    A difference is the largest difference of entries, relative to the largest entry on one rank.
 
     Attributes:
         vertices, edges: Numbers of vertices and edges in the subgraph of the check.
@@ -223,7 +221,7 @@ class _Side(NamedTuple):
 
     Attributes:
         entries: Rows and edges of the subgraph, by kind.
-        graph: The subgraph, for the run on all ranks; None for the run on this rank.
+        graph: The subgraph; None for the run on this rank alone.
     """
 
     entries: Mapping[Entry, _Entries]
@@ -270,7 +268,6 @@ class _Passes(NamedTuple):
     Attributes:
         outputs: Outputs of all layers.
         gradients: Gradient of every argument, with the kind of its entries, or None.
-        parameters: Gradient of every parameter.
     """
 
     outputs: list[_Output]
@@ -300,10 +297,8 @@ def _run(
 ) -> _Passes:
     """Run a forward and a backward pass in float64. The loss is a weighted sum of all outputs.
 
-    Parameters:
-        named: Arguments of the network for the whole graph, by name or position.
-        kinds: Kind of every tensor in the arguments.
-        known: Outputs on all ranks, whose kinds of rows a run on one rank takes over.
+    `named` has the network's arguments for the whole graph. A run on one rank takes the kinds of
+    rows from the outputs `known` of the run on all ranks.
     """
     inner = _without_caches(model).double().train()
     outputs: list[_Output] = []

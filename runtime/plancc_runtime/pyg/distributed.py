@@ -111,11 +111,9 @@ def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 1) 
 class Distributed(nn.Module):
     """A network on this rank's rows; `distributed` returns an object of this class.
 
-    Parameters:
-        is_alike: Whether parameters and constants are known to be equal on all ranks.
+    `is_alike` says that parameters and constants are known to be equal on all ranks.
 
     Attributes:
-        model: The wrapped network.
         step: Number of calls in training so far; dropout masks depend on this number.
         recompute: Whether the backward pass computes message-passing layers again.
     """
@@ -279,8 +277,7 @@ class Distributed(nn.Module):
     def kinds_of(self, named: Mapping[Any, Any]) -> list[ArgumentKind]:
         """Return the kind of each tensor in the arguments, the same on all ranks. Collective.
 
-        A tensor has a kind only if its shape fits on all ranks, since a shape may fit by chance.
-        Raise InputError if no tensor has rows, or a tensor without kind has different shapes.
+        A shape that fits a kind only on some ranks fits by chance, and does not count.
         """
         names = {k: f"argument {k}" for k in named if isinstance(k, int)}
         names |= enumerate(self._arguments)
@@ -456,7 +453,7 @@ class Distributed(nn.Module):
         Parameters:
             key: The seed, and the index of this call among the network's calls in training.
             number (int64[entries], optional): Id of every entry of x; by default its position.
-            draw: Index of this dropout mask among the masks of the call.
+            draw: Index of this dropout mask in the call.
         """
         axis = x.axis if isinstance(x, Spread) else 0
         moved = plain(x).movedim(axis, 0) if x.ndim else x

@@ -105,7 +105,7 @@ class Message(Spread):
         rows (Tensor[columns, ...]): Own and halo rows.
         source: For every edge, the column of its source.
         factors (Tensor[edges, ...] or None): Factors of edges, with as many axes as `rows`.
-        made (Tensor or None): Values of the tensor; None until `formed` computes them.
+        made: Values of the tensor; None until `formed` computes them.
         versions: Counts of in-place changes of `rows` and `factors`, when this object was made.
     """
 
@@ -165,8 +165,7 @@ class Count(int):
     """The size of a spread axis. If a function makes a tensor of this size, its axis is spread too.
 
     As a size, a `Count` is this rank's number of entries. In quotients, powers, comparisons,
-    strings, and products with a float, a `Count` is the number on all ranks. So a sum divided by a
-    `Count` is the mean over all ranks.
+    strings, and products with a float, a `Count` is the number on all ranks.
 
     Attributes:
         of: Rows that the entries belong to, or None, as in `Spread`.

@@ -32,10 +32,7 @@ from plancc_runtime.transport.base import Transport
 class OverRanks(TorchFunctionMode):
     """Rules for torch's functions that combine the entries of all ranks, such as sums.
 
-    Parameters:
-        patterns: Sparsity patterns of edges, from this and earlier forward passes.
-        mask (callable): Applies dropout to a tensor, given rate, entries' ids and mask's index.
-        num_vertices: Number of vertices of the graph.
+    `mask` applies dropout to a tensor, given the rate, the entries' ids and the mask's index.
     """
 
     def __init__(
@@ -251,8 +248,7 @@ def extreme(
 
     Parameters:
         pick: Maps bool[entries], the equal extremes, to those entries that get the gradient.
-        base: A start value for each bin; None if bins have none.
-        own: Whether `base` counts as an entry.
+        base: A start value for each bin, which counts as an entry if `own`; None without any.
     """
     sign = 1 if "max" in name else -1
     wide = x.detach() if x.is_floating_point() else x.long()  # int64 holds the negatives too

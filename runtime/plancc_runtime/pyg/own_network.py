@@ -39,12 +39,9 @@ from plancc_runtime.typed import TypedGraph
 
 
 class OwnNetwork(Network):
-    """A network of a user's class.
-
-    The constructor raises InputError if the class is not found, or fails.
+    """A network of a user's class; the constructor raises InputError if the class fails.
 
     Attributes:
-        dims: Widths of features and outputs.
         model: The object of the user's class.
         recompute: Whether the backward pass computes message-passing layers again.
     """

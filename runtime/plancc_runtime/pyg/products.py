@@ -79,9 +79,7 @@ def is_message_sum(call: Call) -> bool:
 class _KeptPattern(NamedTuple):
     """A pattern of edges.
 
-    Attributes:
-        ends (int64[2, edges]): Sources and targets of the edges.
-        order (int64[edges] or None): Edges sorted by target; None if sorted already.
+    `ends` (int64[2, edges]) has sources and targets; `order` sorts edges by target, None if sorted.
     """
 
     ends: Tensor

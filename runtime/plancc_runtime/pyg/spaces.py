@@ -21,7 +21,6 @@ class TypeRows:
     """This rank's rows of all vertices, or of the vertices of one type: own rows, then halo rows.
 
     Attributes:
-        graph: The graph of the rows.
         name: The vertex type; "" for a graph without types.
         num_rows, total: Number of own rows, and number of rows on all ranks.
         vertices (int64[num_columns]): Vertex of every own and halo row.
@@ -52,7 +51,6 @@ class TypeEdges:
     Attributes:
         index (int64[2, edges]): Sources and targets of the edges.
         sources, targets: Rows to which the sources refer, and rows to which the targets refer.
-        relation: Index of the relation.
     """
 
     index: Tensor

@@ -125,11 +125,8 @@ class LinkBatches:
     def _ends_of(self, negatives: Int64Array, total: int, epoch: int) -> tuple[Int64Array, ...]:
         """Return the mini-batch's negatives whose sources this rank owns. Collective.
 
-        For each: row of the source, rank of the target, and the target's row there; int64[k] each.
-
-        Parameters:
-            negatives (int64[m]): Indices of the mini-batch's negatives in the epoch.
-            total: Number of negatives in an epoch.
+        Each has the source's row, the target's rank and the target's row there: int64[k] each.
+        `negatives` are indices among the `total` negatives of the epoch.
         """
         n = self._directory.num_vertices
         source, target = ends_of_negatives(negatives, n, total, (self._seed, epoch))

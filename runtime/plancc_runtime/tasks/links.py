@@ -152,11 +152,8 @@ class LinkLearner(Learner):
     def score(self, x: Tensor, pairs: Int64Array) -> tuple[Int64Array, Tensor]:
         """Score the pairs whose sources are rows of this rank. Collective.
 
-        Return the positions of these pairs, int64[k], and their scores, Tensor[k].
-
-        Parameters:
-            x (Tensor[num_rows, width]): The network's outputs.
-            pairs (int64[m, 2]): Source and target of each pair, the same on all ranks.
+        Return the positions of these pairs, int64[k], and their scores, Tensor[k]. The pairs,
+        int64[m, 2], are the same on all ranks.
         """
         places = np.flatnonzero(np.isin(pairs[:, 0], self._vertices))
         order = np.argsort(self._vertices)

@@ -61,7 +61,6 @@ class TypedVertices(LearningTask):
         """Return the slice with the vertex data of all types in common arrays; not collective.
 
         Narrow features are padded with 0. Only vertices of the target type keep labels and masks.
-        Raise InputError if no type can be chosen, or a needed type lacks features.
         """
         if self.network:
             return part
@@ -186,10 +185,8 @@ def with_weights(
 ) -> Convolution:
     """Return a copy of the convolution; its `weights` counts the weights of the whole network.
 
-    Parameters:
-        file: The plan with types for which the network is built.
-        dims: Widths d_0..d_L of the network.
-        target: Type whose vertices are predicted; None: the only type with labels.
+    `dims` has the network's widths d_0..d_L. Without a `target`, the only type with labels is
+    predicted.
     """
     options = TrainOptions(target=target, random_features=dims[0], layers=len(dims) - 1)
     task = TypedVertices(file.header, options)

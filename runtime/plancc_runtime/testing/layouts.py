@@ -37,7 +37,6 @@ class Layout:
     """A layout of a matrix on some ranks.
 
     Attributes:
-        num_ranks: Number of ranks.
         make: Collective function that returns a rank's graph in this layout.
         dense (mapping of str to float64[n, n]): Dense matrix for each name in `COEFFICIENTS`.
         share: Factor of the product's gradient: 1 / number of ranks with the same loss.
@@ -63,8 +62,7 @@ class _Answer(NamedTuple):
         columns: Indices of the operand's columns on the rank, and of the product's columns.
         product, adjoint: The rank's rows of the product, and of the operand's gradient.
         weight: The rank's share of the weight's gradient; zeros if the product has no weight.
-        counted: Counters of the transport, forward and backward.
-        told: Counters that the graph predicts, forward and backward.
+        counted, told: Traffic forward and backward: counted by the transport, and predicted.
     """
 
     rows: npt.NDArray[np.int32]

@@ -114,15 +114,13 @@ class Pending:
 class Group(ABC):
     """A group: some ranks of a transport, called members, and their collectives.
 
-    A method raises ValueError, on one member alone, for buffers that are not contiguous, a wrong
-    number of buffers, or a wrong `root`. Subclasses define the methods that begin with an
-    underscore. These get flat buffers, and need not count traffic. They are called only if this
-    member sends or receives words; some buffers may be empty.
+    A method raises ValueError on the one member that gives wrong buffers or a wrong `root`.
+    Subclasses define the methods that begin with an underscore. These get flat buffers, need not
+    count traffic, and are called only on members that send or receive words.
 
     Attributes:
         ranks: The members' ranks in the transport, ascending and distinct.
         rank: This member's position among the members.
-        size: Number of members.
     """
 
     def __init__(self, transport: Transport, ranks: Sequence[int]) -> None:
