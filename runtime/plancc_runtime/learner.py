@@ -69,17 +69,11 @@ class Learner:
         """
 
     def words(self, epoch: int) -> int:
-        """Return the words that all ranks send in an epoch to compute the loss. Collective.
-
-        Words that the layers send do not count.
-        """
+        """Return the words that all ranks send in an epoch for the loss alone. Collective."""
         return 0
 
     def gradients(self, view: View, data: LocalData, step: int, where: str) -> tuple[float, Tensor]:
-        """Return loss and outputs of a forward and backward pass in training mode. Collective.
-
-        The loss is the mean over the training vertices of all ranks; the outputs are this rank's.
-        """
+        """Return all ranks' mean loss, and own outputs, of a pass in training mode. Collective."""
         if not self.network.training:
             self.network.train()
         with self.clock("dense"):
@@ -122,10 +116,7 @@ class Learner:
         return data.target.share_of_loss(*learnt, data.totals["train"])
 
     def _is_repeated(self, view: View, data: LocalData) -> bool:
-        """Whether the work of `gradients` is recorded once, and then replayed on the device.
-
-        Only work that is the same in every step, and measures no time, can be replayed.
-        """
+        """Whether `gradients` is recorded once and replayed, as it is the same in every step."""
         return (
             data.labels.device.type == "cuda"
             and len(data.labels) <= SMALL
@@ -190,10 +181,7 @@ class Learner:
         return {name: self._taken(name, outputs, view, data) for name in data.splits}
 
     def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
-        """Add areas under curves to the scores if the option `metric` is such an area. Collective.
-
-        The mean is over classes with a defined area; without such classes there is no mean.
-        """
+        """Add areas under curves to the scores if the option `metric` is an area. Collective."""
         target = data.target
         if not isinstance(target, ClassTarget) or self.options.metric not in RANKED:
             return
@@ -261,10 +249,7 @@ class Learner:
     def _taken(
         self, name: str, outputs: Tensor, view: View, data: LocalData
     ) -> tuple[Tensor, Tensor]:
-        """Return the outputs and the labels of the vertices in the split `name`.
-
-        The outputs are not copied if the split has all of them.
-        """
+        """Return the outputs and the labels of the vertices in the split `name`."""
         known = self._places.setdefault(view, {})
         if name not in known:
             rows, places = place_of(data.splits[name], view.outputs)

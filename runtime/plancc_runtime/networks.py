@@ -30,10 +30,7 @@ def make_network(
     dtype: torch.dtype,
     task_fields: Mapping[str, Any] | None = None,
 ) -> Network:
-    """Return the network that the options ask for, the same on all ranks. Collective.
-
-    `task_fields` has the fields of `NetworkOptions` that the task sets.
-    """
+    """Return the network that the options ask for, the same on all ranks. Collective."""
     hidden = [options.hidden] * (options.layers - 1)
     declared = option_names(options.model, "types" in (task_fields or {}))
     kind = Network

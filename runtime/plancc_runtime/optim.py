@@ -205,10 +205,7 @@ class Validation:
     weights: dict[str, Tensor] | None = None
 
     def see(self, loss: float, epoch: int, network: nn.Module) -> None:
-        """Record the validation loss after `epoch` epochs.
-
-        If the loss is the best so far, the weights of the network are copied.
-        """
+        """Record the validation loss after `epoch` epochs; copy the best weights."""
         if self.loss is None or loss < self.loss:
             self.loss, self.epoch, self.since = loss, epoch, 0
             self.weights = {name: value.clone() for name, value in network.state_dict().items()}

@@ -86,10 +86,7 @@ class Outputs:
         return self._rows.within(learnt)[1], ids and ids.within(learnt)
 
     def predictions(self) -> dict[str, np.ndarray]:
-        """Return this rank's predictions, as `Target.predictions` does, with floats as float32.
-
-        Raise PlanccError on all ranks if an output is not finite.
-        """
+        """Return this rank's predictions, as `Target.predictions` does, with floats as float32."""
         outputs = self._learner.outputs(self._execution.whole(), self._data)
         with self._transport.agreement():
             check_finite(outputs)

@@ -198,10 +198,7 @@ def _are_names(share: Ids | None) -> bool:
 
 
 def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
-    """Return the pairs of ids in a file: int64[m, 2], or bytes[m, 2] for names.
-
-    Raise InputError if the file is empty, or if a line does not hold two ids.
-    """
+    """Return the pairs of ids in a file: int64[m, 2], or bytes[m, 2] for names."""
     lines = _lines(path, "`links` expects a text file with two ids a line, such as 17,42")
     found = list[list[Any]]()
     for line, text in enumerate(lines, 1):
@@ -247,10 +244,7 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
 
 
 def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[Any, int]:
-    """Return the ids in `words`, in order, and for each id its position in `words`, from 1.
-
-    Empty lines of a file are skipped. Raise InputError if an id occurs twice or none is there.
-    """
+    """Return the ids in `words`, and for each id its position from 1; empty lines are skipped."""
     found = dict[Any, int]()
     texts = (word.decode() if isinstance(word, bytes) else str(word) for word in words)
     for line, word in enumerate(texts, 1):
@@ -271,10 +265,7 @@ def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[
 def _asked(
     ids: str | Sequence[int], plan: StrPath, opened: Opened, of: slice, transport: Transport
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the ids in a list or a file, and their vertices, int64[m]. Collective.
-
-    `of` is the range of the vertices that the network predicts.
-    """
+    """Return the ids in a list or a file, and their vertices, int64[m]. Collective."""
     with transport.agreement():
         share = read_ids(plan, opened.content, transport)
         named = _are_names(share)
@@ -320,10 +311,7 @@ def _vertices_of(
 
 
 def _joined(opened: Opened, description: Description, task: LearningTask, weights: str) -> Part:
-    """Return the slice with the vertex data of all types joined.
-
-    Raise InputError if the plan's vertex types differ from the network's.
-    """
+    """Return the slice with all types' vertex data joined; raise InputError if types differ."""
     of_network, types = description.options.types, opened.header.types
     if types is None and not of_network:
         return task.joined(opened.rows, opened.name)
@@ -345,10 +333,7 @@ def _joined(opened: Opened, description: Description, task: LearningTask, weight
 
 
 def options_of(description: Description, name: str, settings: dict[str, Any]) -> TrainOptions:
-    """Return the options of a run with the described network and `settings`.
-
-    Raise InputError, which names the file of weights, if no options make such a network.
-    """
+    """Return the options of a run with the described network, or raise InputError with `name`."""
     dims, network = description.dims, description.options
     hidden = set(dims[1:] if network.decoder else dims[1:-1])
     if len(hidden) > 1:

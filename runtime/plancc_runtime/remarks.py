@@ -19,10 +19,7 @@ WITH_LABELS = "compile the graph with its labels, which `data` has by the key la
 
 
 def data_remarks(random_features: bool, random_labels: bool, what: str = "labels") -> list[str]:
-    """Return a remark if features or labels are random, so that little or nothing can be learnt.
-
-    `what` is what the task predicts: "labels" or "links".
-    """
+    """Return a remark if features or labels are random, so that little or nothing can be learnt."""
     if random_labels:
         lacks = "neither labels nor features" if random_features else "no labels"
         return [
@@ -55,10 +52,7 @@ def option_remarks(options: TrainOptions, between: Sequence[str], cores: int) ->
 
 
 def sampler_remarks(plan: Opened, options: TrainOptions, transport: Transport) -> list[str]:
-    """Return a remark if the plan was compiled for mini-batches and the run uses the full batch.
-
-    Collective. A user who asked for the full batch gets no remark.
-    """
+    """Return a remark if a plan for mini-batches runs with full batch by default. Collective."""
     if options.mini_batches or options.batch_size == FULL:
         return []
     with transport.agreement():
@@ -75,10 +69,7 @@ def sampler_remarks(plan: Opened, options: TrainOptions, transport: Transport) -
 def remarks(
     options: TrainOptions, epochs: Sequence[Epoch], final: Scores, of_plan: bool, kind: type[Target]
 ) -> list[str]:
-    """Return a remark if the run hardly learnt; else an empty list.
-
-    `of_plan`: whether the features come from the plan, and are not random.
-    """
+    """Return a remark if the run hardly learnt; else an empty list."""
     if not epochs or not final.loss:
         return []
     split = next(name for name in ("test", "val", "train") if name in final.loss)

@@ -163,10 +163,7 @@ class Figures:
     reduced: int = 0
 
     def with_more(self, words: int) -> Figures:
-        """Return the figures with `words` added to every figure except `reduced`.
-
-        The words are sent for the pairs of link prediction; no pass changes them.
-        """
+        """Return the figures with `words` of link prediction added to all figures but `reduced`."""
         of_passes = {name: each + words for name, each in self.words.items()}
         return Figures(self.plain + words, of_passes, self.planned + words, self.reduced)
 
@@ -286,10 +283,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Measure:
-    """Cost of one epoch on one rank, and the epoch's loss and scores over all ranks.
-
-    `evaluating` is the cost of a separate evaluation, if there was one.
-    """
+    """Cost of one epoch, and of its evaluation, on one rank; and the epoch's loss and scores."""
 
     epoch: int
     loss: float
@@ -306,10 +300,7 @@ class Measure:
         return [*(self.spent.seconds[phase] for phase in TIMES), evaluation]
 
     def traffic(self) -> list[int]:
-        """Return the counters of `Traffic` for the epoch, then the words of a separate evaluation.
-
-        The last number is 0 without a separate evaluation.
-        """
+        """Return the counters of `Traffic` for the epoch, then the words of its evaluation or 0."""
         words = 0 if self.evaluating is None else self.evaluating.traffic[WORDS_SENT]
         return [*self.spent.traffic.tolist(), int(words)]
 

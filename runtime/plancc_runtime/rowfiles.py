@@ -81,10 +81,7 @@ class RowFile(ABC):
 
     @property
     def passes(self) -> Sequence[Sequence[str]]:
-        """Return the names of the arrays to write in each pass over all rows.
-
-        A CSV file needs a single pass, an .npz file one per array.
-        """
+        """Return the names of the arrays to write in each pass over all rows; .npz: one a pass."""
         return [list(self._columns)]
 
     def write(self, block: Arrays) -> None:

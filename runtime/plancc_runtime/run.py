@@ -272,10 +272,7 @@ class Run:
             self._save()
 
     def _is_past_best(self) -> bool:
-        """Whether the last `patience` evaluations did not lower the best validation loss.
-
-        False if the option `patience` is None.
-        """
+        """Whether the last `patience` evaluations did not lower the best validation loss."""
         patience = self.options.patience
         return patience is not None and self._best.since >= patience
 
@@ -335,10 +332,7 @@ class Run:
             self._best.see(self._followed(scores), epoch, self._learner.network)
 
     def _followed(self, scores: Scores) -> float:
-        """Return the validation value of the followed metric, negated if higher values are better.
-
-        Raise InputError on all ranks if an area under a curve is defined for no class.
-        """
+        """Return the followed metric's validation value, negated if higher values are better."""
         metric = METRICS[self.options.metric]
         found: dict[str, float] = getattr(scores, metric.fields[-1])
         if "val" not in found:
@@ -349,10 +343,7 @@ class Run:
         return metric.lowered(found["val"])
 
     def finish(self) -> TrainResult:
-        """Return all figures of the run, with the scores of the final weights.
-
-        With early stopping, the network's weights are first set to the best weights.
-        """
+        """Return all figures of the run; with early stopping, set and score the best weights."""
         network, transport = self._learner.network, self.transport
         final, best_epoch = self._final_pass(), None
         if self.options.patience is not None:

@@ -70,10 +70,7 @@ class Description:
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any], name: str) -> Self:
-        """Return the description in the JSON that `to_dict` made.
-
-        Raise InputError, with the file's `name`, if this version does not know such a network.
-        """
+        """Return the description that `to_dict` wrote; raise InputError if it is not valid."""
         rest = dict(found)
         version, writer = rest.pop("format", None), rest.pop("plancc", "?")
         if version != FORMAT:
@@ -111,10 +108,7 @@ class Description:
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Self:
-        """Return the description in a file of weights.
-
-        Raise InputError if there is none, or if arrays are too small for the described network.
-        """
+        """Return the description in a file of weights, checked against the sizes of the arrays."""
         name = fspath(path)
         found, shapes = read_description(path)
         if found is None:
@@ -128,10 +122,7 @@ class Description:
         return description
 
     def _check_size(self, shapes: Shapes, name: str) -> None:
-        """Raise InputError if the file has too few numbers for the described network.
-
-        So a wrong description cannot lead to a huge network in memory.
-        """
+        """Raise InputError if the file is too small for the network, before the network exists."""
         layers = len(self.dims) - 1
         if layers > max(MOST_LAYERS, len(shapes)):
             raise InputError(
@@ -147,10 +138,7 @@ class Description:
             raise InputError(f"{name}: has fewer weights than a network of {widths} needs")
 
     def network(self, path: str | PathLike[str], dtype: torch.dtype) -> Network:
-        """Return the network with the file's weights, in evaluation mode; not collective.
-
-        Raise InputError if the file's arrays do not fit the network.
-        """
+        """Return the network with the file's weights, in evaluation mode. Not collective."""
         name, model = fspath(path), self.options.model
         if is_own(model):
             raise InputError(
@@ -200,10 +188,7 @@ class TrainedNetwork(nn.Module):
         return self.network([graph] * len(self.network.convs), x)
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """Convert outputs of `forward` to the probability of every class: Tensor[num_rows, d_L].
-
-        Raise InputError if the network predicts real numbers.
-        """
+        """Return every class's probability, Tensor[num_rows, d_L], from outputs of `forward`."""
         found = self.predictions(outputs)
         if "probability" not in found:
             raise InputError("this network predicts numbers, which have no probabilities")
@@ -236,10 +221,7 @@ def _is_width(value: object) -> bool:
 
 
 def _fields_of(kind: type, rest: dict[str, Any], name: str, but: Sequence[str]) -> dict[str, Any]:
-    """Move the values of fields of the dataclass `kind` out of `rest`, check and return them.
-
-    Fields in `but` stay in `rest`; errors name the file `name`.
-    """
+    """Take the dataclass `kind`'s fields, except `but`, out of `rest`; return checked values."""
     taken = {}
     for each in fields(kind):
         if each.name in but or each.name not in rest:

@@ -55,10 +55,7 @@ class Opened:
         return "" if self.file is None else sampler_of(self.file)
 
     def read(self, transport: Transport) -> Part:
-        """Return the whole slice, with the vertex data of `rows`; close the file. Collective.
-
-        Errors are raised on all ranks, also if the slices do not fit together.
-        """
+        """Return the whole slice, with the vertex data of `rows`; close the file. Collective."""
         with transport.agreement():
             part = self._read(transport)
         check_slices(part, transport)
@@ -88,10 +85,7 @@ def sampler_of(file: PlanFile) -> str:
 def open_plan(
     plan: str | PathLike[str] | Slice, transport: Transport, on_disk: bool = False
 ) -> Opened:
-    """Open a plan without calling a kernel; errors are raised on all ranks. Collective.
-
-    If `on_disk`, features stay in the file and are mapped.
-    """
+    """Open a plan without calling a kernel; features are mapped if `on_disk`. Collective."""
     with ExitStack() as files:
         with transport.agreement():
             opened = _opened(plan, transport, files, on_disk)
@@ -125,10 +119,7 @@ def _opened(
 
 
 def run_header(header: Header) -> Header:
-    """Return the header with the layout in which the plan runs.
-
-    A sparse 1D grid, which sends only needed rows, runs as a row plan.
-    """
+    """Return the header with the layout that runs: a sparse 1D grid runs as a row plan."""
     grid = header.grid
     as_rows = grid is not None and grid.scheme == "1d" and grid.sparse
     return replace(header, layout="row") if as_rows else header
@@ -155,10 +146,7 @@ def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transpo
 
 
 def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
-    """Return the rows that this rank contributes if rows of all ranks are collected.
-
-    If several ranks have copies of the same rows, only the rank in process column 0 contributes.
-    """
+    """Return this rank's rows for a collection; of copies, only process column 0 contributes."""
     share = part.grid
     if share is None or share.grid.copies == 1:
         return RowsOfRank(part.global_id, header.num_vertices)
@@ -167,10 +155,7 @@ def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
 
 
 def check_contents(content: str, transport: Transport, path: str = "") -> None:
-    """Raise PlanError on all ranks if the ranks' content hashes differ. Collective.
-
-    `path` is this rank's file, for the error.
-    """
+    """Raise PlanError on all ranks if the ranks' content hashes differ. Collective."""
     found = transport.ranks_by_value(content)
     if len(found) > 1:
         own, what = content[:16] or "none", "content hashes"
@@ -207,10 +192,7 @@ def check_slices(part: Part, transport: Transport) -> None:
 
 
 def _check_claims(claims: Claims, transport: Transport) -> None:
-    """Raise PlanError unless the claims of all ranks' slices agree (see `Claims`). Collective.
-
-    Both ends of a message must claim the same rows; ranks must have all vertices and nonzeros.
-    """
+    """Raise PlanError unless the claims of all ranks' slices agree (see `Claims`). Collective."""
     size = transport.size
     steps = ["rows", "partial rows"][: 1 + claims.folds]
     steps += ["rows of a later exchange"] * (len(claims.sent) - len(steps))
@@ -238,10 +220,7 @@ def _check_claims(claims: Claims, transport: Transport) -> None:
 
 
 def _check_once(part: Part, fold: Exchange, transport: Transport) -> None:
-    """Raise PlanError if a nonzero is on two ranks. Collective.
-
-    Ranks send the columns of a folded row to its owner, who looks for a column that occurs twice.
-    """
+    """Raise PlanError if a nonzero is on two ranks. Collective."""
     halo = send_numbers(part.expand, part.global_id[part.expand.send.row], transport)
     vertex = np.concatenate([part.global_id, halo])
     if part.relation is not None:  # a relation's nonzeros in one place are on one rank

@@ -1,7 +1,4 @@
-"""Kinds of targets: one class per vertex, a set of classes, real numbers, or links.
-
-The class of a kind has its losses, metrics and columns of predictions.
-"""
+"""Kinds of targets: one class per vertex, a set of classes, real numbers, or links."""
 
 from __future__ import annotations
 
@@ -76,17 +73,11 @@ class Target(ABC):
 
     @abstractmethod
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
-        """Return sums over this rank's vertices of a split, from which `scores` are computed.
-
-        The first number is this rank's share of the loss. For the parameters see `share_of_loss`.
-        """
+        """Return sums over own vertices for `scores`; the first is own share of the mean loss."""
 
     @abstractmethod
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return the scores of a split of `size` vertices, by name of a field of `results.Scores`.
-
-        `counts` is the sum of what all ranks' `count` returned.
-        """
+        """Return the scores of a split, by field of `results.Scores`, from all ranks' `count`."""
 
     @staticmethod
     @abstractmethod
@@ -105,19 +96,13 @@ class Target(ABC):
 
     @classmethod
     def num_found(cls, outputs: Tensor, labels: Tensor) -> int:
-        """Return the number of vertices whose class or set of classes is predicted correctly.
-
-        The result is 0 if the targets are real numbers.
-        """
+        """Return how many vertices have a correct class or set of classes; 0 for real numbers."""
         return 0
 
     @staticmethod
     @abstractmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the best score of a network that gives every vertex the same answer.
-
-        The attribute `compared` names the score. `class_shares` has the vertices' share per class.
-        """
+        """Return the best `compared` score of a network with the same answer for every vertex."""
 
 
 class ClassTarget(Target):
@@ -210,20 +195,14 @@ class OneClass(ClassTarget):
 
     @staticmethod
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Return every class's score for each vertex, and whether the vertex is of the class.
-
-        Both arrays are [vertices, classes]; with two classes, [vertices, 1] for class 1.
-        """
+        """Return class scores and membership, [vertices, classes]; of two classes, only class 1."""
         classes = torch.arange(outputs.shape[1] == 2, outputs.shape[1], device=labels.device)
         scores = torch.softmax(outputs, dim=1)[:, classes]
         return scores.double().cpu().numpy(), (labels[:, None] == classes).cpu().numpy()
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return the predicted class of every row, and the probabilities of all classes.
-
-        They are "class", int32[n], and "probability", Tensor[n, classes].
-        """
+        """Return "class", int32[n], and the classes' "probability", Tensor[n, classes]."""
         return {"class": outputs.argmax(dim=1).int(), "probability": torch.softmax(outputs, dim=1)}
 
     @staticmethod
@@ -262,18 +241,12 @@ class ManyClasses(ClassTarget):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return, for every class, whether its probability is above 0.5, and the probability.
-
-        "class" is uint8[n, classes]; "probability" has the same shape.
-        """
+        """Return "class", uint8[n, classes], for probabilities above 0.5, and "probability"."""
         return {"class": (outputs > 0).byte(), "probability": torch.sigmoid(outputs)}
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the micro F1 if every vertex gets the classes of more than half of all vertices.
-
-        A network that ignores its inputs learns this answer.
-        """
+        """Return the micro F1 if every class of more than half of the vertices is predicted."""
         often = [share for share in class_shares if share > 0.5]
         return 2 * sum(often) / (len(often) + sum(class_shares)) if often else 0.0
 
@@ -311,10 +284,7 @@ class Numbers(Target):
         return found
 
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return every score as a mean over the targets.
-
-        If a target is constant, its R2 is 1 for exact predictions, else 0, as in scikit-learn.
-        """
+        """Return every score as a mean over targets; constant targets have R2 1 if exact, or 0."""
         squared, magnitudes, sums, squares = counts[1:].reshape(4, -1)
         around = squares - sums**2 / size
         around[around <= size * np.finfo(np.float64).eps * squares] = 0

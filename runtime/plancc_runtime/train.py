@@ -116,10 +116,7 @@ def prepared(
     transport: Transport,
     kind: type[Run] | None = None,
 ) -> Run:
-    """Return a run, by default a `Run`, that is ready for its first epoch. Collective.
-
-    For parameters and errors see `train`.
-    """
+    """Return a run that is ready for its first epoch; see `train`. Collective."""
     with transport.agreement():
         need_torch("training")
     opened = open_plan(plan, transport, options.features_on_disk)
@@ -133,10 +130,7 @@ def run_of(
     kind: type[Run] | None = None,
     task: LearningTask | None = None,
 ) -> Run:
-    """Return a run, as `prepared` does, for a plan that is already open. Collective; needs torch.
-
-    Without `task`, the task follows from the plan and the options.
-    """
+    """Return a run, as `prepared` does, for a plan that is open. Collective; needs torch."""
     from plancc_runtime.run import Run
 
     check_same_options(options, transport)

@@ -1,7 +1,4 @@
-"""Building blocks of networks: convolutions, norms, dropout and losses.
-
-Importing this package does not import torch; a layer's module is loaded at its first use.
-"""
+"""Building blocks of networks; torch and a layer's module are loaded at the layer's first use."""
 
 from __future__ import annotations
 

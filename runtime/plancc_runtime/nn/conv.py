@@ -250,18 +250,12 @@ def glorot(random: np.random.Generator, d_in: int, d_out: int) -> Tensor:
 
 
 def uniform(random: np.random.Generator, shape: tuple[int, ...], fan_in: int) -> Tensor:
-    """Return uniform numbers between -b and b, with b = 1 / sqrt(fan_in): float64[shape].
-
-    This is the Kaiming uniform (He et al. 2015, a = sqrt(5)) of torch and PyTorch Geometric.
-    """
+    """Return float64[shape] drawn as by torch.nn.Linear (Kaiming uniform, He et al. 2015)."""
     return torch.from_numpy(random.uniform(-1, 1, shape) / np.sqrt(fan_in))
 
 
 class LinearAggregation:
-    """Computes the product A H W in the order that `order` names, such as A (H W).
-
-    W is [d_in, d_out]; `coefficients` is a name in `plancc.plan.layers.COEFFICIENTS`.
-    """
+    """Computes the product A H W in the order that `order` names, such as A (H W)."""
 
     def __init__(self, order: str, d_in: int, d_out: int, coefficients: str) -> None:
         self._may_project = order in ("auto", "project-first") and d_out <= d_in

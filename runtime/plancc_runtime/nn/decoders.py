@@ -41,7 +41,8 @@ class DistMult(Dot):
 class Perceptron(Dot):
     """A perceptron with one hidden layer, which scores pairs of vertices.
 
-    Its input is the element-wise product of both vertices' outputs, as in OGB.
+    Its input is the element-wise product of the network's outputs for the two vertices. The Open
+    Graph Benchmark (OGB) uses the same decoder.
     """
 
     def __init__(self, width: int, random: np.random.Generator) -> None:

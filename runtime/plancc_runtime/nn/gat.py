@@ -110,7 +110,7 @@ class GATConv(Conv):
         bias: Tensor | None = None,
         mean: bool = False,
     ) -> Tensor:
-        """Return the outputs of the heads side by side or, if `mean`, their mean.
+        """Return the outputs of the heads: side by side or, if `mean`, their mean.
 
         `projected` has W h for every column of the matrix: Tensor[num_columns, heads width].
         """
@@ -120,10 +120,7 @@ class GATConv(Conv):
         return graph_attention(pattern, projected, vectors, places, bias, mean, scale)
 
     def _mask(self, graph: LocalGraph, like: Tensor, key: np.uint64 | int | None) -> Tensor:
-        """Return the dropout mask of the attention weights: Tensor[nnz, heads].
-
-        `like` gives its device and dtype.
-        """
+        """Return the dropout mask of the attention weights: [nnz, heads] in the dtype of `like`."""
         rate = self.options.attention_dropout
         if key is None:
             raise InputError(
@@ -138,10 +135,7 @@ class GATConv(Conv):
         )
 
     def _combined(self, graph: LayerGraph, heads: Tensor) -> Tensor:
-        """Return the heads' outputs plus the bias: side by side or, in the last layer, their mean.
-
-        The input is Tensor[num_outputs, heads width]. The activation is not applied.
-        """
+        """Return the heads plus bias: side by side or, in the last layer, their mean."""
         if self.last:
             heads = heads.unflatten(1, (self.options.heads, self.width)).mean(dim=1)
         return graph.finished(heads, self.bias)

@@ -88,9 +88,6 @@ class GINConv(LinearConv):
     def _mapped(
         self, graph: LayerGraph, z: Tensor, rectified: bool = False, onto: Tensor | None = None
     ) -> Tensor:
-        """Return the output of the layer's MLP from z, the first linear map's result without bias.
-
-        z is overwritten. For `rectified` and `onto` see `LayerGraph.linear`.
-        """
+        """Return the MLP's output from z, the first map's result without bias; z is overwritten."""
         hidden = graph.finished(z, self.bias, rectified=True)
         return graph.linear(hidden, self.weight_out, self.bias_out, rectified, onto)

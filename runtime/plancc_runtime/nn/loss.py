@@ -57,10 +57,7 @@ def binary_cross_entropy(
 
 
 def loss_of_numbers(outputs: Tensor, numbers: Tensor, total: float, name: str) -> Tensor:
-    """Return this rank's share of the mean regression loss `name`, over vertices and outputs.
-
-    `outputs` and `numbers` are Tensor[m, targets]; `total` counts vertices on all ranks.
-    """
+    """Return this rank's share of the mean regression loss `name`; `total` is the split's size."""
     summed = OF_NUMBERS[name](outputs, numbers.to(outputs.dtype), reduction="sum")
     return summed / (total * outputs.shape[1])
 
@@ -94,10 +91,7 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def _log_softmax(x: Tensor, out: Tensor) -> None:
-    """Compute out = log_softmax of the rows of x.
-
-    With few columns, x is transposed first, which is faster and gives the same bits.
-    """
+    """Compute out = log_softmax of the rows of x; few columns are transposed first, for speed."""
     whole = len(x) // 16 * 16 if x.shape[1] < 16 and x.device.type == "cpu" else 0
     if whole:
         out[:whole] = torch.log_softmax(x[:whole].T.contiguous(), 0).T

@@ -181,10 +181,7 @@ class Network(nn.Module):
     def dropped(
         self, x: Tensor, k: int, step: int, vertices: Tensor, first_column: int = 0
     ) -> Tensor:
-        """Return the rows x after the dropout of layer k (from 0); x itself if there is no dropout.
-
-        For `vertices` and `first_column` see `nn.dropout.dropout`.
-        """
+        """Return the rows x after the dropout of layer k (from 0), or x itself without dropout."""
         rate = self._rate(k)
         return dropout(x, rate, key_of(self._seed, step, k), vertices, first_column) if rate else x
 
@@ -195,10 +192,7 @@ class Network(nn.Module):
         return self.options.dropout if k else self.options.input_dropout
 
     def key(self, k: int, step: int) -> dict[str, np.uint64]:
-        """Return the argument `key` for the convolution of layer k (from 0), as a dict.
-
-        The dict is empty in evaluation, or if the convolution draws no random numbers.
-        """
+        """Return the argument `key` of layer k's convolution in a dict, empty if none is needed."""
         if not (self.training and self.convs[k].draws):
             return {}
         return {"key": key_of(self._seed, step, k, _CONVOLUTION_STREAM)}
@@ -232,19 +226,13 @@ class Network(nn.Module):
         return conv.rectifies and options.norm == "none" and options.activation == "relu"
 
     def normalised(self, z: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """Apply the norm of layer k (from 0) to z, the output of its convolution.
-
-        The norm computes in the dtype of the parameters; the result has the dtype of z.
-        """
+        """Return z after the norm of layer k, which computes in the dtype of the parameters."""
         if self.options.norm == "none":
             return z
         return self.norms[k](z.to(next(self.parameters()).dtype), graph).to(z.dtype)
 
     def skipped(self, x: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """Return the layer's input rows x as the residual of layer k (from 0) adds them.
-
-        If the widths differ, x is multiplied by a matrix.
-        """
+        """Return the residual of layer k (from 0): x, or x times a matrix if the widths differ."""
         skip = self.skips[k]
         return x if isinstance(skip, nn.Identity) else skip(x, graph)
 

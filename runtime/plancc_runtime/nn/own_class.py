@@ -112,10 +112,7 @@ def check_plan(header: Header, options: TrainOptions, built_in: str) -> None:
 
 
 def name_of(model: object) -> str:
-    """Return a name by which `class_of` finds a class; raise InputError if `model` is no class.
-
-    The name holds in this process, and in processes that can import the module or file.
-    """
+    """Return the name of a class for `class_of`; raise InputError if `model` is no class."""
     if not isinstance(model, type):
         raise InputError(
             f"`model` of type {type(model).__name__}: give a class or the name of a model, and "
@@ -130,10 +127,7 @@ def name_of(model: object) -> str:
 
 
 def check_name(name: str) -> None:
-    """Raise InputError if the file in a name FILE:CLASS does not define the class.
-
-    The file is parsed but not run. Names MODULE:CLASS are not checked.
-    """
+    """Raise InputError if the file in FILE:CLASS, which is not run, does not define the class."""
     file, colon, wanted = name.rpartition(":")
     if not colon:
         file, wanted = name, ""
@@ -178,10 +172,7 @@ def _parsed(file: str) -> ast.Module:
 
 
 def class_of(name: str) -> type[nn.Module]:
-    """Return the class that is named `name`; import its file again only if the file has changed.
-
-    Raise InputError if the import fails, or the class is not derived from `torch.nn.Module`.
-    """
+    """Return the class that is named `name`; import its file again only if the file has changed."""
     from torch import nn
 
     with LOCK:
@@ -315,10 +306,7 @@ def _value(given: Any) -> Any:
 
 
 def forward_arguments(name: str, model: type[nn.Module], there: Collection[str]) -> list[str]:
-    """Return the names of the arguments to pass to `forward` after its first, the features.
-
-    Raise InputError if `forward` needs arguments that are not `there`, or a data object.
-    """
+    """Return the names of the arguments to pass to `forward` after the features."""
     _, *parameters = signature(model.forward).parameters.items()  # drops self
     if not parameters or parameters[0][1].kind not in (*_BY_NAME, Parameter.POSITIONAL_ONLY):
         raise InputError(

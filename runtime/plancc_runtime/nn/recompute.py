@@ -41,10 +41,7 @@ def recomputed(
     fixed: Tensor | None = None,
     step: int = 0,
 ) -> Tensor:
-    """Return what `Network.forward` returns in training, but keep little for the backward pass.
-
-    Collective. Raise InputError if a rank has only some columns, or a layer's class lacks `halves`.
-    """
+    """Return what `Network.forward` returns in training, but keep only exchanges. Collective."""
     kept: Rows = (x,)
     works: list[Work] = []  # map the kept rows to the input of a layer
     for k, graph in enumerate(graphs):
@@ -97,18 +94,12 @@ class _Layer:
         return (*self._halves.before(x), *((x,) if self._skips else ()))
 
     def across(self, given: Rows) -> Rows:
-        """Do the layer's exchange: return the arguments of `after` for all rows. Collective.
-
-        `given` has the results of `before` for all rows.
-        """
+        """Return the arguments of `after` for all rows from the results of `before`. Collective."""
         moved, own = self._parted(given)
         return (*self._halves.across(*moved), *(self._graph.targets(each) for each in own))
 
     def after(self, place: slice, rows: Rows) -> Rows:
-        """Return the convolution's output for the rows in `place`.
-
-        `rows` has these rows of the result of `across` or `across_fixed`.
-        """
+        """Return the convolution's output for the rows in `place`, from their arguments `rows`."""
         given, own = self._parted(rows)
         return (self._halves.after(*given), *own)
 
@@ -132,10 +123,7 @@ class _Layer:
 
 
 def apply_all(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
-    """Apply functions one after another to all rows, some rows at a time. Not collective.
-
-    The functions may read no parameters but the network's.
-    """
+    """Apply `works` in order to all rows, some at a time; parameters must be the network's."""
     return _ApplyAll.apply(tuple(works), max(network.dims), len(rows), *rows, *network.parameters())
 
 
@@ -205,10 +193,7 @@ def _done(works: Sequence[Work], place: slice, rows: Rows) -> Rows:
 
 
 def _leaves(rows: Rows, place: slice, needed: Sequence[bool]) -> Rows:
-    """Return the rows in the range `place` as leaves of a new autograd graph.
-
-    `needed` says for each tensor whether it needs a gradient.
-    """
+    """Return the rows in `place` as leaves of a new autograd graph, with gradient if `needed`."""
     return tuple(
         each[place].detach().requires_grad_(needs)
         for each, needs in zip(rows, needed, strict=False)

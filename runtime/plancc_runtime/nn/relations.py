@@ -81,10 +81,7 @@ class TypesOfNetwork:
 
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> Self:
-        """Return the object with the fields `found`: the inverse of `dataclasses.asdict`.
-
-        Raise InputError if `found` does not describe types and relations.
-        """
+        """Return the object with the fields `found`; raise InputError if the fields do not fit."""
         try:
             widths = {str(name): int(width) for name, width in found["widths"].items()}
             relations = tuple((str(a), str(b), str(c)) for a, b, c in found["relations"])
@@ -103,10 +100,7 @@ class TypesOfNetwork:
         return ours == theirs
 
     def types_of_layers(self, dims: list[int]) -> list[TypesOfLayer]:
-        """Return the types and relations that each layer reads, first layer first.
-
-        `dims` has the widths of the features and of every layer's output.
-        """
+        """Return the types and relations that each layer reads, first layer first."""
         found: list[TypesOfLayer] = []
         wanted = {self.target}
         for k in reversed(range(len(dims) - 1)):

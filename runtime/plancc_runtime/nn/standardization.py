@@ -63,10 +63,7 @@ class Standardization(nn.Module):
         self.scale.copy_(torch.from_numpy(scale))
 
     def forward(self, x: Tensor, first_column: int = 0) -> Tensor:
-        """Return standardised rows, computed in float64: Tensor[m, d] in the type of x.
-
-        Not collective. `first_column` is the index of column 0 of x among all features.
-        """
+        """Return standardised rows, computed in float64, in the type of x. Not collective."""
         own = slice(first_column, first_column + x.shape[1])
         mean, scale = self.mean[own].double(), self.scale[own].double()
         out = torch.empty_like(x)
@@ -85,10 +82,7 @@ class StandardizationByType(nn.Module):
         )
 
     def fit(self, x: Tensor, transport: Transport, row_type: Tensor) -> None:
-        """Set, for every type, mean and scale from the rows of that type. Collective.
-
-        `row_type` has the index of every row's type, int64[m].
-        """
+        """Set mean and scale of every type from its rows, given each row's type. Collective."""
         for k, each in enumerate(self.of_types):
             each.fit(x[row_type == k], transport)
 

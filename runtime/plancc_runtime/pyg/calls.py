@@ -113,10 +113,7 @@ class Call(NamedTuple):
         return self.kwargs[named[0]] if named else default
 
     def dims(self, place: int, default: Any, ndim: int) -> set[int]:
-        """Return the axes, from 0, along which the function works on a tensor of `ndim` axes.
-
-        `place` is the position of the argument `dim`, with this default; None names all axes.
-        """
+        """Return the axes, from 0, that the argument `dim` at position `place` names; None: all."""
         found = self.get(place, "dim", default)
         if self.name == "flip" and isinstance(found, int):
             found = self.args[1:]
@@ -165,10 +162,7 @@ class _Operations(TorchDispatchMode):
 
 
 def _is_pointwise(operation: Any) -> bool:
-    """Whether torch tags an operation as pointwise.
-
-    A tag of an overload of the same name counts too, except for names in `SUMS`.
-    """
+    """Whether torch tags an operation, or an overload outside of `SUMS`, as pointwise."""
     name = operation.overloadpacket.__name__.rstrip("_")
     if name == "scalar_tensor":  # makes a tensor of a number
         return True

@@ -74,10 +74,7 @@ class Agreement:
 
 
 def check(model: nn.Module, graph: Graph | TypedGraph, *args: Any, **kwargs: Any) -> Agreement:
-    """Compare a network on all ranks with the same network on one rank. Collective.
-
-    The result is the same on all ranks, and the network does not change.
-    """
+    """Compare a network on all ranks with the same network on one rank. Collective."""
     named: dict[Any, Any] = dict(enumerate(args)) | kwargs
     kinds = Distributed(deepcopy(model), graph, 0).kinds_of(named)
     union = graph.union if isinstance(graph, TypedGraph) else graph
@@ -120,10 +117,7 @@ def _entries_of(
 
 
 def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Choose the subgraph: some rows of every rank, and their neighbours. Collective.
-
-    Return which own rows and which edges are chosen: bool[num_rows], bool[edges].
-    """
+    """Choose rows of every rank and their neighbours: bool[num_rows], bool[edges]. Collective."""
     column, row = graph.edge_index
     chosen = torch.zeros(graph.num_rows, dtype=torch.bool)
     first = row[column >= graph.num_rows][:1]
@@ -189,10 +183,7 @@ class _Entries(NamedTuple):
 
     @classmethod
     def of(cls, chosen: Tensor, keys: Tensor, transport: Transport) -> _Entries:
-        """Gather the keys of the chosen rows (or edges) from all ranks, and sort them. Collective.
-
-        `keys` has a column for each chosen row or edge of this rank.
-        """
+        """Gather and sort the keys of the chosen rows (or edges) of all ranks. Collective."""
         of_ranks = transport.gather(keys.numpy())
         whole = np.concatenate(of_ranks, axis=1)
         order = np.lexsort(whole)
@@ -240,10 +231,7 @@ class _Side(NamedTuple):
         return torch.from_numpy(np.concatenate(found))[self.entries[entry].order]
 
     def ends(self, key: Key) -> Tensor:
-        """Return the edge index of a relation in the subgraph, as this run numbers rows.
-
-        Collective. The result is int64[2, edges]; the run on all ranks has only this rank's edges.
-        """
+        """Return a relation's edge index, int64[2, edges], as this run numbers rows. Collective."""
         if self.graph is not None:
             return spaces_of(self.graph)[1][key].index
         types = (key[0], key[2]) if isinstance(key, tuple) else ("", "")

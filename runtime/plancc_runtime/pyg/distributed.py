@@ -177,10 +177,7 @@ class Distributed(nn.Module):
     def _recomputed(
         self, layer: nn.Module, rules: TorchRules, forward: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """Return a layer's output without keeping its intermediate results. Collective.
-
-        The backward pass calls `forward` again.
-        """
+        """Return a layer's output without keeping its intermediate results. Collective."""
         then, given = copy(rules), all_in((args, kwargs), Tensor)
         then.columns, versions = rules.columns.copy(), [version(x) for x in given]
         state = _cloned(_state_of(layer))
@@ -205,10 +202,7 @@ class Distributed(nn.Module):
         return checkpoint(run, use_reentrant=False, preserve_rng_state=False, context_fn=contexts)
 
     def _compare_passes(self, calls: list[str], drawn: int) -> None:
-        """Raise InputError if calls or random draws differed between ranks. Collective.
-
-        `calls` names this rank's calls; `drawn` is `_random_state` before the forward pass.
-        """
+        """Raise InputError if calls or random draws differed between ranks. Collective."""
         transport = self._graph.transport
         shared = isinstance(transport, LocalTransport)  # threads draw from one generator
         state = transport.rank if shared else drawn
@@ -511,10 +505,7 @@ def _cloned(state: State) -> State:
 
 
 def _put(state: State) -> None:
-    """Set buffers and number-valued attributes of modules to the values in `state`.
-
-    Buffers become new tensors, so that the old memory does not change.
-    """
+    """Set number-valued attributes, and buffers as new tensors, to the values in `state`."""
     for module, buffers, numbers in state:
         module._buffers.update(buffers)
         vars(module).update(numbers)
@@ -594,10 +585,7 @@ def _is_alone(layer: Any) -> bool:
 
 
 def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
-    """Return the tensors in a value, with their paths.
-
-    Raise InputError for a tensor in an object that is no list, tuple, dict or dataclass.
-    """
+    """Return the tensors in a value, with their paths; raise InputError for unknown containers."""
     leaves = [*leaves_of(value)]
     for _, each in leaves:
         members = () if isinstance(each, Tensor) else getattr(each, "__dict__", {}).values()

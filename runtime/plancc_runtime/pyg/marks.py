@@ -117,10 +117,7 @@ class Message(Spread):
 
     @classmethod
     def of_rows(cls, rows: Tensor, source: EdgeEnds, factors: Tensor | None = None) -> Message:
-        """Return a message tensor whose values are not computed yet.
-
-        Its device is "meta", so no kernel can read it.
-        """
+        """Return a message tensor on device "meta", whose values are not computed yet."""
         empty = torch.empty(len(source), *rows.shape[1:], dtype=rows.dtype, device="meta")
         if not torch.is_grad_enabled():
             rows, factors = rows.detach(), None if factors is None else factors.detach()
@@ -129,10 +126,7 @@ class Message(Spread):
         return marked(found, cls, **vars(found), **what, versions=[version(rows), version(factors)])
 
     def read(self) -> tuple[Tensor, Tensor | None]:
-        """Return `rows` and `factors`.
-
-        Raise InputError if either was changed in place after this object was made.
-        """
+        """Return `rows` and `factors`; raise InputError if either has changed in place."""
         if [version(self.rows), version(self.factors)] != self.versions:
             raise InputError(
                 "the network changes rows in place between reading and summing; change a copy"
@@ -213,10 +207,7 @@ M = TypeVar("M", bound=Mark)
 
 
 def marked(x: Tensor, kind: type[M], **what: Any) -> M:
-    """Return an alias of x with a mark of class `kind`, whose attributes are `what`.
-
-    Gradients pass through the alias.
-    """
+    """Return an alias of x, with gradient, that has a mark of class `kind`, attributes `what`."""
     found = x.as_subclass(kind)
     vars(found).update(what)
     return found
@@ -233,10 +224,7 @@ def spread(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Spread:
 
 
 def mark_in_place(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Tensor:
-    """Mark the object x itself, not an alias, as a `Spread`, and return x.
-
-    Use this function for the result of a function that changes x in place.
-    """
+    """Mark x itself, after a change in place, as a `Spread`, and return x."""
     x.__class__ = Spread
     vars(x).update(axis=axis, of=of, each=each)
     return x

@@ -31,10 +31,7 @@ class FetchedColumns:
         self._kept: Any = WeakTensorKeyDictionary()  # tensor to its version, columns, relations
 
     def of(self, x: Spread, read: frozenset[int]) -> Tensor:
-        """Return own rows of x, and the halo rows that the edges of relations `read` need.
-
-        Collective. The result, Tensor[..., num_columns, ...], has no halo rows if none was fetched.
-        """
+        """Return own rows of x, and halo rows that edges of relations `read` need. Collective."""
         self.fetch([x], read)
         return self._found(x)[0]
 

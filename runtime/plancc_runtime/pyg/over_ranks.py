@@ -51,10 +51,7 @@ class OverRanks(TorchFunctionMode):
         self.edges: EdgeEnds | None = None  # the edge index that was last split into its ends
 
     def _reduce_by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
-        """Reduce entries that have the same index, over all ranks.
-
-        The indices are sources of edges, or indices of groups, such as the graphs of a mini-batch.
-        """
+        """Reduce entries of the same index (sources of edges, or groups) over all ranks."""
         transport, is_source = self.transport, is_end(index, True)
         whole, at = plain(call.args[0]), plain(index)
         src = plain(src) if isinstance(src, Tensor) else whole.new_tensor(src).expand(at.shape)
@@ -162,17 +159,11 @@ class OverRanks(TorchFunctionMode):
         return Bins(lambda x: summed(x.sum(axes, keepdim=True), transport), most, lambda x: x)
 
     def _total(self, size: int, of: TypeRows | None) -> int:
-        """Return the number of entries on all ranks, of which `size` are on this rank.
-
-        Collective if `of` is None, which means that entries do not belong to rows.
-        """
+        """Return the number of entries on all ranks; collective if `of` is None."""
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
-        """Return the number of entries of x along `axes`, over all ranks.
-
-        The axis ``x.axis``, along which each rank has some of the entries, must be in `axes`.
-        """
+        """Return the number of entries of x, on all ranks, along `axes`, which have ``x.axis``."""
         size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 
@@ -200,10 +191,7 @@ class OverRanks(TorchFunctionMode):
         return self._normalized(call, x, (0, *range(2, x.ndim)))
 
     def _normalized(self, call: Call, x: Spread, axes: tuple[int, ...]) -> Tensor:
-        """Return x normalised over all ranks, separately for every channel (axis 1).
-
-        This is (x - mean) / sqrt(variance + eps) * scale + shift. Running statistics are updated.
-        """
+        """Return x normalised over all ranks per channel (axis 1); update running statistics."""
         scale, shift = call.get(3, "weight"), call.get(4, "bias")
         momentum, eps = call.get(6, "momentum", 0.1), call.get(7, "eps", 1e-5)
         mean, variance = self._mean(x, axes), self._variance(x, axes, 0)

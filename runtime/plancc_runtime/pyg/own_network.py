@@ -68,10 +68,7 @@ class OwnNetwork(Network):
         step: int = 0,
         kept: dict[int, Tensor] | None = None,
     ) -> Tensor:
-        """Return the outputs of own rows; only the first graph is used. Collective.
-
-        An error of the user's code becomes an InputError with the traceback as a note.
-        """
+        """Return the outputs of own rows; only the first graph is used. Collective."""
         union, name = graphs[0], self.options.model
         assert isinstance(union, EdgeGraph)
         last = self._last.get(self.training)
@@ -102,27 +99,18 @@ class OwnNetwork(Network):
         return torch.cat([*(others | {target: out}).values()])
 
     def backward(self, loss: Tensor) -> None:
-        """Run the backward pass of this rank's share of the loss. Collective.
-
-        An error from outside of this package becomes an InputError with the traceback as a note.
-        """
+        """Run the backward pass of this rank's share of the loss. Collective."""
         file = file_of(type(self.model))
         with users_errors(f"`model` {self.options.model}: its backward pass fails", file, True):
             loss.backward()
 
     def seen(self, union: EdgeGraph) -> EdgeGraph | TypedGraph:
-        """Return the graph as the class expects it: a `TypedGraph`, or `union` itself. Collective.
-
-        `union` has the vertices of all types.
-        """
+        """Return the graph as the class expects it: a `TypedGraph`, or `union`. Collective."""
         is_typed = union.types is not None and is_by_type(type(self.model))
         return TypedGraph(cast(Graph, union)) if is_typed else union
 
     def arguments(self, graph: EdgeGraph | TypedGraph) -> dict[str, Any]:
-        """Return the arguments of the user's `forward`, except the features. Collective.
-
-        Raise InputError if the plan lacks an argument.
-        """
+        """Return the arguments of the user's `forward`, except the features. Collective."""
         union, kind = graph.union if isinstance(graph, TypedGraph) else graph, type(self.model)
         there = available(union.plan_header, union.block, kind)
         names = forward_arguments(self.options.model, kind, there)
@@ -183,10 +171,7 @@ def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
 def _give_sizes(
     model: nn.Module, width: int | Mapping[str, int], relations: Sequence[Relation]
 ) -> None:
-    """Run the model on a row of each type, without edges, so that its lazy layers get sizes.
-
-    `width` is a dict of widths by type if `forward` expects a dict.
-    """
+    """Run the model on a row of each type, without edges, so that its lazy layers get sizes."""
     without = {"index": torch.zeros(2, 0).long(), "type": torch.zeros(0).long()}
     without["weight"] = torch.zeros(0)
     _, *others = signature(model.forward).parameters
@@ -202,10 +187,7 @@ def _give_sizes(
 
 
 def available(header: Header, block: Block, model: type[nn.Module]) -> list[str]:
-    """Return the names of the arguments, besides the features, that a plan can give to `forward`.
-
-    The names are keys of `own_class.INPUTS`; `BY_TYPE` is appended if the class expects dicts.
-    """
+    """Return the names of the arguments, except the features, that a plan can give to `forward`."""
     by_type = is_by_type(model)
     there = {
         "edge_index": header.types is not None or not by_type,
@@ -217,10 +199,7 @@ def available(header: Header, block: Block, model: type[nn.Module]) -> list[str]
 
 
 def check_own(network: Network, union: Graph, x: Tensor) -> Agreement:
-    """Compare a network of a user's class with the same network on a single rank. Collective.
-
-    `union` is the graph of all rows; x has the features of own rows.
-    """
+    """Compare a network of a user's class with the same network on a single rank. Collective."""
     assert isinstance(network, OwnNetwork)
     model, graph = network.model, network.seen(union)
     first = next(iter(signature(model.forward).parameters))

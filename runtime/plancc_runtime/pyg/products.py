@@ -99,10 +99,7 @@ class Patterns:
         self._last, self._now = self._now, []
 
     def total(self, message: Message, targets: EdgeEnds) -> Tensor:
-        """Return the sum of the messages that arrive at every own row: Tensor[num_rows, ...].
-
-        `targets` has the target of every edge.
-        """
+        """Return the sum of the messages that arrive at every own row: Tensor[num_rows, ...]."""
         rows, factors = message.read()
         at = plain(targets).flatten(1)[:, 0] if targets.ndim > 1 else plain(targets)
         ends = torch.stack([plain(message.source), at])

@@ -143,10 +143,7 @@ class TorchRules(OverRanks):
         return torch.Size(sizes) if dim is None else sizes[dim]
 
     def _copied(self, call: Call, x: Tensor) -> Any:
-        """Return a copy of x that is marked as x is.
-
-        Another dtype for ends of edges (`EdgeEnds`) raises InputError.
-        """
+        """Return a copy of x that is marked as x is; refuse another dtype for ends of edges."""
         out = call.run()
         if isinstance(x, EdgeEnds) and out.dtype != x.dtype:
             refuse(call, calls.ENDS)
@@ -385,10 +382,7 @@ class TorchRules(OverRanks):
         call.func(x, tuple(map(plain, keys)), totals(plain(value)))
 
     def _scattered(self, call: Call) -> Any:
-        """Run a function that reduces all entries with the same index to a sum, mean or extreme.
-
-        An index is the end of an edge, or the id of a group.
-        """
+        """Run a function that reduces all entries of the same index (row or group) to a number."""
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")
         src = call.get(3, "source" if base.startswith("index") else "src")
@@ -440,10 +434,7 @@ class TorchRules(OverRanks):
         return self._row_by_row(call, found)
 
     def _row_by_row(self, call: Call, found: list[Spread]) -> Any:
-        """Run a function that handles each row independently, or a product that sums over rows.
-
-        `found` has the arguments that are spread over the ranks.
-        """
+        """Run a function that handles each row independently, or a product that sums over rows."""
         of = _only(call, (each.of for each in found))
         places = places_of_rows(call)
         if places is None:
@@ -509,10 +500,7 @@ class TorchRules(OverRanks):
 
 
 def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
-    """Return the `TypeRows` that all arguments of a call have; None if an argument has none.
-
-    Raise InputError if two arguments have different `TypeRows`.
-    """
+    """Return the arguments' common `TypeRows`, or None; raise InputError if there are several."""
     first, *others = rows
     if all(each is first for each in others):
         return first

@@ -35,10 +35,7 @@ class TypeRows:
     def halo(
         self, read: frozenset[int], here: frozenset[int] = frozenset()
     ) -> tuple[LocalGraph, Tensor | None]:
-        """Return a graph that exchanges halo rows of this type, and their columns or None for all.
-
-        For the parameters see `TypedGraph.halo_of`.
-        """
+        """Return a graph that exchanges halo rows of this type, and their columns, None for all."""
         if isinstance(self.graph, TypedGraph):
             return self.graph.halo_of(self.name, read, here)
         return self.graph, None
@@ -65,7 +62,7 @@ class TypeEdges:
 
 
 def spaces_of(graph: EdgeGraph | TypedGraph) -> tuple[dict[Key, TypeRows], dict[Key, TypeEdges]]:
-    """Return this rank's rows of every vertex type, and its edges of every relation. Collective.
+    """Return this rank's rows by vertex type, and its edges by relation. Collective.
 
     Without types, both dicts have the key "".
     """

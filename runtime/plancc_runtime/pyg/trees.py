@@ -32,10 +32,7 @@ def _parts(value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def leaves_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield every object inside nested lists, tuples, dicts and dataclasses, with its path.
-
-    The containers themselves are left out.
-    """
+    """Yield the objects inside nested lists, tuples, dicts and dataclasses, with their paths."""
     parts = _parts(value)
     if parts is None:
         yield path, value
@@ -54,10 +51,7 @@ def all_in(value: Any, kind: type[T] | tuple[type[T], ...]) -> list[T]:
 
 
 def changed(value: Any, kind: type[T], change: Callable[[T], Any]) -> Any:
-    """Return a copy of the value in which `change` replaces every object of class `kind`.
-
-    If there is no such object, return the value itself.
-    """
+    """Return the value, or a copy in which `change` replaces every object of class `kind`."""
     if isinstance(value, kind):
         return change(value)
     parts = _parts(value) or []

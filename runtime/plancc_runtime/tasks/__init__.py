@@ -34,10 +34,7 @@ def task_of(header: Header, options: TrainOptions) -> LearningTask:
 
 
 def learns_links(header: Header, options: TrainOptions) -> bool:
-    """Whether the task is link prediction; not collective.
-
-    Raise InputError if link prediction lacks links, or an option does not fit the task.
-    """
+    """Whether the task is link prediction; raise InputError without links. Not collective."""
     links = options.task == "links" or (options.task == "auto" and header.links is not None)
     if links and header.links is None:
         raise InputError(

@@ -57,10 +57,7 @@ class LearningTask:
             raise InputError(f"{self.options.setting('target')} needs a plan with vertex types")
 
     def joined(self, part: Part, plan: str) -> Part:
-        """Return the slice with the vertex data of all types in common arrays. Not collective.
-
-        A slice without types is returned unchanged.
-        """
+        """Return the slice with the vertex data of all types in common arrays. Not collective."""
         return part
 
     def ordered(self, part: Part) -> Part:
@@ -91,10 +88,7 @@ class LearningTask:
             )
 
     def is_validated(self, data: LocalData) -> bool:
-        """Whether the run must keep track of the best validation loss.
-
-        Raise InputError if an option needs a validation loss without any validation vertex.
-        """
+        """Whether the run must keep track of the best validation loss."""
         options, there = self.options, data.split_sizes.get("val", 0) > 0
         needed = [f"`patience` {options.patience}"] * (options.patience is not None)
         needed += [f"`schedule` {options.schedule}"] * (options.schedule in WATCHFUL)
@@ -115,17 +109,11 @@ class LearningTask:
         return LocalGraph(block, resources)
 
     def checked(self, block: Block, resources: Resources) -> Block:
-        """Check the block, and return it with the edge data that `graph` needs. Collective.
-
-        The edge data are entries of `Block.columns`.
-        """
+        """Check the block, and return it with the edge data that `graph` needs. Collective."""
         return block
 
     def find_target(self, file: PlanFile) -> str | None:
-        """Return the type of the vertices that a run on this plan predicts.
-
-        None if the plan has no types. Raise InputError if no type can be chosen.
-        """
+        """Return the type of the vertices that a run on this plan predicts; None without types."""
         return None
 
     def known(self, data: LocalData) -> dict[str, np.ndarray]:

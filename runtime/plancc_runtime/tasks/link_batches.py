@@ -166,10 +166,7 @@ class LinkBatches:
 
 
 def _found(numbers: Int64Array, ascending: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the positions of the common entries in `numbers` and in `ascending`: int64[k] each.
-
-    `ascending` is sorted.
-    """
+    """Return the positions, in both arrays, of their common numbers: int64[k] each."""
     at = np.searchsorted(ascending, numbers)
     inside = np.flatnonzero(at < len(ascending))
     found = inside[ascending[at[inside]] == numbers[inside]]

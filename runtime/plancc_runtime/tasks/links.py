@@ -120,10 +120,7 @@ class LinkLearner(Learner):
         self._drawn: dict[int, Ends] = {}
 
     def words(self, epoch: int) -> int:
-        """Return the words that all ranks send in an epoch for the ends of pairs. Collective.
-
-        Rows of targets, their gradients, and look-ups of negatives in the directory count.
-        """
+        """Return the words that all ranks send in an epoch for the ends of pairs. Collective."""
         asked = np.unique(self._drawn_in(epoch)[1])
         others = np.count_nonzero(~np.isin(asked, self._vertices))
         width = 2 * self.options.hidden  # forward and back
@@ -133,10 +130,7 @@ class LinkLearner(Learner):
         return int(found[0])
 
     def _drawn_in(self, epoch: int) -> tuple[Int64Array, Int64Array]:
-        """Return the sources and the targets of this rank's negatives in an epoch, as vertices.
-
-        This rank owns the sources.
-        """
+        """Return an epoch's negatives as vertices: sources, which this rank owns, and targets."""
         n, seed = self.directory.num_vertices, self.options.seed
         return drawn_negatives(self._vertices, n, self._negatives, (seed, epoch))
 
@@ -233,10 +227,7 @@ class LinkLearner(Learner):
 
 
 def edge_remarks(header: Header, num_links: int) -> list[str]:
-    """Return a remark if many of the negatives that training draws are edges; else an empty list.
-
-    Negatives are pairs of vertices that training treats as pairs without a link.
-    """
+    """Return a remark if many of the negatives that training draws are edges, else nothing."""
     n = header.num_vertices
     edges = header.num_nonzeros - n * header.self_loops
     share = max(edges, num_links * (1 if header.directed else 2)) / n**2

@@ -121,10 +121,7 @@ class TypedVertices(LearningTask):
         return block
 
     def find_target(self, file: PlanFile) -> str | None:
-        """Set and return `target`: the name of the vertex type that a run on this plan predicts.
-
-        Raise InputError if no type can be chosen.
-        """
+        """Set and return `target`: the name of the vertex type that a run on this plan predicts."""
         labelled = []
         for k, name in enumerate(self.types.names):
             labelled += [name] * any(file.has(f"vertex_data/{key}_of_{k}") for key in LABELS)
@@ -155,10 +152,7 @@ class TypedVertices(LearningTask):
         raise InputError(f"{plan}: {said}")
 
     def _describe(self, widths: Mapping[str, int], plan: str) -> TypesOfNetwork:
-        """Return types, feature widths, relations and target type; set `network` and `learnt`.
-
-        `widths` has the width of the features of every type that has features.
-        """
+        """Return types, feature widths, relations and target type; set `network` and `learnt`."""
         types, options, target = self.types, self.options, self.target
         assert target is not None
         if not widths:  # features are random
@@ -203,10 +197,7 @@ def with_weights(
 
 
 def _as_saved(network: TypesOfNetwork, init: str | PathLike[str] | None) -> TypesOfNetwork:
-    """Return `network` with types and relations in the order of the saved weights `init`.
-
-    If the weights are for other types or relations, `network` is returned unchanged.
-    """
+    """Return `network` with types and relations in the order of the weights `init`, if possible."""
     saved = read_description(init)[0] if init is not None else None
     if not saved or not isinstance(saved.get("types"), dict) or not saved["types"]:
         return network

@@ -1,7 +1,4 @@
-"""Tests that compare a layout with the dense matrix; the tests of a new layout inherit them.
-
-All ranks draw the same dense rows from a seed, so that each rank can compute the right results.
-"""
+"""Tests that compare a layout with the dense matrix; the tests of a new layout inherit them."""
 
 from __future__ import annotations
 
@@ -165,10 +162,7 @@ def _answers(
     dtype: torch.dtype = torch.float64,
     overlap: bool = True,
 ) -> list[_Answer]:
-    """Compute a product twice on all ranks; return every rank's results of the second product.
-
-    The second product reuses the exchanges of the first product.
-    """
+    """Return every rank's results of a second product, which reuses the exchanges of a first."""
     asked = (name, how, dtype, overlap)
     if asked in layout._known:
         return layout._known[asked]

@@ -157,10 +157,7 @@ class Group(ABC):
             self._allreduce_sum(data)
 
     def start_allgather(self, pieces: Sequence[Buffer]) -> Pending:
-        """Begin to copy every member's own piece, ``pieces[k]`` at member k, to all other members.
-
-        Pieces may differ in size, but ``pieces[k]`` has the same size at all members.
-        """
+        """Begin to copy ``pieces[k]`` of every member k, of any size, to all other members."""
         data, others = self._checked(pieces, self.size), self._others()
         sends, receives = [(k, data[self.rank]) for k in others], [(k, data[k]) for k in others]
         return self._allgather(data) if self._counted(sends, receives) else Pending()
@@ -175,10 +172,7 @@ class Group(ABC):
             self._reduce_scatter_sum(data)
 
     def start_alltoall(self, sends: Sequence[Buffer], receives: Sequence[Buffer]) -> Pending:
-        """Begin to send ``sends[k]`` to member k, and to receive its buffer in ``receives[k]``.
-
-        What a member sends to itself is copied, and is not a message.
-        """
+        """Begin to send ``sends[k]`` to member k, and to receive its buffer in ``receives[k]``."""
         out, back = self._checked(sends, self.size), self._checked(receives, self.size)
         if len(out[self.rank]) != len(back[self.rank]):
             raise ValueError("what a member sends to itself and what it receives differ in size")
