@@ -246,7 +246,7 @@ class ManyClasses(ClassTarget):
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the micro F1 if every class of more than half of the vertices is predicted."""
+        """Return micro F1 if each vertex gets the classes of more than half of all vertices."""
         often = [share for share in class_shares if share > 0.5]
         return 2 * sum(often) / (len(often) + sum(class_shares)) if often else 0.0
 

@@ -92,8 +92,8 @@ def _entries_of(
 ) -> dict[Entry, _Entries]:
     """Return the rows and edges of the subgraph `small`, by kind. Collective.
 
-    The kinds ("rows", "") and ("edges", "") have all rows and edges; further kinds have single
-    types. `rows` and `edges` say which own rows and edges of `graph` are in the subgraph.
+    The kinds ("rows", "") and ("edges", "") have all; other kinds have a type or relation each.
+    `rows` and `edges` say which own rows and edges of `graph` are in the subgraph.
     """
     union = graph.union if isinstance(graph, TypedGraph) else graph
     of_edge = torch.zeros(len(edges)).long() if union.edge_type is None else union.edge_type.cpu()

@@ -77,7 +77,7 @@ def _link_sampler(task: LinkPairs, plan: Plan, given: dict[str, Any]) -> tuple[S
 def _relation_sampler(
     task: TypedVertices, plan: Plan, given: dict[str, Any]
 ) -> tuple[Sampler, Population]:
-    """Return the sampler for a plan with types, by relation, and the vertices to draw from."""
+    """Return the sampler, which draws per relation, and the vertices to draw from."""
     sampler, population = task_sampler.dispatch(LearningTask)(task, plan, given)
     _check_fanouts(task, type(sampler) is NeighbourSampler)
     if type(sampler) is not NeighbourSampler:
