@@ -46,8 +46,7 @@ class Learner:
     """The network of a run with its optimiser; its methods train and evaluate the network.
 
     Attributes:
-        optimizer: SGD, Adam or AdamW.
-        is_trained: Whether steps have changed the weights, in this run or before it resumed.
+        is_trained: Whether steps have changed the weights, also before the run resumed.
         exchanges: Whether the method `scores` sends messages other than all-reduces.
     """
 
@@ -70,23 +69,11 @@ class Learner:
         """
 
     def words(self, epoch: int) -> int:
-        """Return the words that all ranks together send in an epoch to compute the loss.
-
-        Words that the layers send do not count. Collective.
-        """
+        """Return the words that all ranks send in an epoch for the loss alone. Collective."""
         return 0
 
     def gradients(self, view: View, data: LocalData, step: int, where: str) -> tuple[float, Tensor]:
-        """Run the network forward and backward in training mode, before `update`. Collective.
-
-        Parameters:
-            step: Index of the update, from 0; dropout depends on this index.
-            where: Name of the epoch or step, for error messages.
-
-        Returns:
-            loss (float): Mean loss over the training vertices of all ranks.
-            outputs (Tensor[outputs of the view, classes]): This rank's outputs, without gradient.
-        """
+        """Return all ranks' mean loss, and own outputs, of a pass in training mode. Collective."""
         if not self.network.training:
             self.network.train()
         with self.clock("dense"):
@@ -129,12 +116,7 @@ class Learner:
         return data.target.share_of_loss(*learnt, data.totals["train"])
 
     def _is_repeated(self, view: View, data: LocalData) -> bool:
-        """Return whether the work of `gradients` is recorded once and replayed on the device.
-
-        Replaying helps if most of the time is spent on starting kernels. It is possible only if the
-        work is the same in every step: the work must draw no random numbers, send nothing and
-        measure no time.
-        """
+        """Whether `gradients` is recorded once and replayed, as it is the same in every step."""
         return (
             data.labels.device.type == "cuda"
             and len(data.labels) <= SMALL
@@ -173,10 +155,7 @@ class Learner:
         return found
 
     def scores(self, outputs: Tensor, view: View, data: LocalData, where: str) -> Scores:
-        """Return the scores of every split. Collective.
-
-        `outputs` has this rank's outputs of `view`; a split is scored on the rows of its vertices.
-        """
+        """Return the scores of every split for this rank's outputs of `view`. Collective."""
         target = data.target
         with self.clock("dense"):
             splits = self._split_outputs(outputs, view, data)
@@ -202,11 +181,7 @@ class Learner:
         return {name: self._taken(name, outputs, view, data) for name in data.splits}
 
     def _rank(self, scores: Scores, splits: Splits, data: LocalData) -> None:
-        """Add areas under curves to the scores, if the option `metric` is such an area. Collective.
-
-        Every class has an area, and the mean is taken over the classes for which the area is
-        defined. If the area is defined for no class, no mean is added.
-        """
+        """Add areas under curves to the scores if the option `metric` is an area. Collective."""
         target = data.target
         if not isinstance(target, ClassTarget) or self.options.metric not in RANKED:
             return
@@ -223,9 +198,7 @@ class Learner:
     def _end_diverged(self, loss: float, where: str, view: View, data: LocalData) -> None:
         """Raise PlanccError on all ranks, with the reason why the loss is not finite. Collective.
 
-        Plans hold finite numbers, and all ranks have the same weights. So a rank is at fault if its
-        features or its values of A are not finite, or if its weights are not finite but another
-        rank's weights are. Otherwise training diverged, or the initial outputs are not finite.
+        Weights that are not finite on all ranks alike mean a diverged training, not a wrong rank.
         """
         held = [data.features, *(x for x in (view.x, view.fixed) if x is not None)]
         whole = [
@@ -276,11 +249,7 @@ class Learner:
     def _taken(
         self, name: str, outputs: Tensor, view: View, data: LocalData
     ) -> tuple[Tensor, Tensor]:
-        """Return the outputs of the vertices in the split `name`, and the labels of these vertices.
-
-        Where the split is among the outputs of a view (the graphs of one forward pass) is looked up
-        once per view. If the split has all outputs, they are returned without a copy.
-        """
+        """Return the outputs and the labels of the vertices in the split `name`."""
         known = self._places.setdefault(view, {})
         if name not in known:
             rows, places = place_of(data.splits[name], view.outputs)
@@ -291,7 +260,7 @@ class Learner:
     def _reduce(self, share: Tensor) -> float:
         """Sum gradients and loss over all ranks in one all-reduce; return the loss. Collective.
 
-        This is line 13 of Algorithm 2 of Demirci et al. 2022.
+        Source: Demirci et al. 2022, Algorithm 2, line 13.
         """
         self.clock.enter("update")
         with self.clock("allreduce"):

@@ -18,20 +18,10 @@ FORMER = ".1"
 
 
 class LogWriter:
-    """Writer of a log with one line per epoch: JSON with the fields of `Epoch` and with `known`.
+    """Writer of a log with a JSON line for each epoch; made by rank 0 only.
 
-    Only rank 0 makes a writer.
-
-    Parameters:
-        path: The log. If training resumes, the log's lines of epochs before `first` are kept, and
-            all other lines are removed. If training begins, an existing log is renamed: `.1` is
-            added to its name.
-        first: The next epoch: 0, or the epoch at which training resumes.
-        known: Further entries, which every line has: "plan", the plan's content hash, and
-            "drawn_by", who draws mini-batches. Empty strings are left out.
-
-    Raises:
-        OutputError: If the file cannot be written, now or later.
+    Every line has the fields of `Epoch` and the non-empty strings in `known`. A resumed run keeps
+    the lines of epochs before `first`; a new run renames an existing log.
     """
 
     def __init__(

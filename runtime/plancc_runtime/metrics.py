@@ -10,9 +10,7 @@ class Metric:
     """How one metric is printed and compared.
 
     Attributes:
-        title: Title of the metric in tables.
-        fields: Names of the fields of `results.Scores` and `results.Epoch` that a table cell shows.
-            Early stopping and schedules follow the last of these fields.
+        fields: Fields of `Scores` and `Epoch` in a table cell; early stopping follows the last.
         higher: Whether a higher value is better.
         form: Format specification of a number, such as ".4f".
     """

@@ -30,15 +30,7 @@ def make_network(
     dtype: torch.dtype,
     task_fields: Mapping[str, Any] | None = None,
 ) -> Network:
-    """Return the network that the options ask for, the same on all ranks. Collective.
-
-    Parameters:
-        task_fields: Fields of `NetworkOptions` that the task sets.
-
-    Raises:
-        InputError: If the model cannot be made with these options, if the initial weights do not
-            fit the model, or if they differ between ranks.
-    """
+    """Return the network that the options ask for, the same on all ranks. Collective."""
     hidden = [options.hidden] * (options.layers - 1)
     declared = option_names(options.model, "types" in (task_fields or {}))
     kind = Network
@@ -78,12 +70,7 @@ def make_network(
 
 
 def _initialise(network: Network, path: str | PathLike[str]) -> None:
-    """Set the network's weights, and means and scales of features if there are any, from a file.
-
-    Raises:
-        InputError: If the weights belong to another model or have other widths, or if they were
-            trained on standardised features and this network does not standardise features.
-    """
+    """Set the network's weights, and means and scales of features if there are any, from a file."""
     description, there = read_description(path)
     model = None if description is None else description.get("model")
     if isinstance(model, str) and model != network.options.model:

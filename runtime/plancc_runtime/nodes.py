@@ -19,14 +19,9 @@ from plancc_runtime.transport.base import Transport
 def with_exchange(header: Header, part: Part, exchange: str, transport: Transport) -> Part:
     """Return the slice with the exchange that the run uses to send rows. Collective.
 
-    The result has the plan's exchange in several hops, or direct messages from rank to rank. If the
-    plan has a topology, and the ranks share nodes as it says or `exchange` is "nodes", the
-    transport counts messages between the topology's nodes.
-
-    Parameters:
-        exchange: "auto": the plan's hops; but if the hops are node-aware, and the ranks do not
-            share nodes as the plan's topology says, direct messages. "flat": direct messages.
-            "nodes", "relays": the plan's hops, whichever nodes the ranks are on.
+    If the topology fits the ranks' nodes, or `exchange` is "nodes", messages between its nodes are
+    counted. "auto": the plan's hops, or direct messages if the topology does not fit. "flat":
+    direct messages. "nodes", "relays": the plan's hops, on any nodes.
     """
     topology = header.topology
     if not isinstance(part.expand, Routed):
@@ -49,10 +44,7 @@ def exchange_of(header: Header, part: Part) -> str:
 
 
 def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
-    """Raise InputError if the plan does not have the hops that `exchange` asks for.
-
-    Raise it also if `num_ranks` ranks cannot use the plan's hops.
-    """
+    """Raise InputError if the plan lacks the hops of `exchange`, or `num_ranks` does not fit."""
     route, topology, parts = header.route, header.topology, header.num_parts
     fits_ranks = route is not None and route.keeps_groups(block_of_parts(parts, num_ranks))
     why = ""
@@ -72,11 +64,7 @@ def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
 
 
 def fits(topology: Topology, nodes: list[str]) -> bool:
-    """Return whether ranks share a node if and only if the topology puts their parts on one node.
-
-    Parameters:
-        nodes: Name of every rank's node.
-    """
+    """Whether ranks share a node exactly if the topology puts their parts on the same node."""
     planned = planned_nodes(topology, len(nodes))
     _, found = np.unique(nodes, return_inverse=True)
     pairs = set(zip(planned.tolist(), found.tolist(), strict=True))

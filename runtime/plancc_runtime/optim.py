@@ -24,19 +24,12 @@ PLATEAU_FACTOR = 0.5
 class SGD:
     """Stochastic gradient descent: v <- momentum v + g + decay w, then w <- w - rate v.
 
-    v is 0 at first. Without momentum this is Equation 4 of Demirci et al. 2022. With momentum it is
-    the heavy-ball method of Polyak (1964); as in PyTorch, v does not contain the rate.
-
-    torch's optimisers are not used, because they import torch's compiler, which costs each rank
-    seconds and 76 MB.
-
-    Parameters:
-        decay: Factor of the L2 penalty ``decay / 2 |w|^2``.
-        momentum: Share of the previous step's v that is kept.
+    Without momentum this is Equation 4 of Demirci et al. 2022; with momentum, the heavy ball of
+    Polyak (1964), with v as in PyTorch. torch's optimisers are not used: they import torch's
+    compiler, which costs each rank seconds and 76 MB.
 
     Attributes:
-        state (list of dict of str to Tensor): For every parameter, the tensors that the optimiser
-            keeps between steps, by name.
+        state: For every parameter, the tensors kept between steps, by name.
     """
 
     def __init__(
@@ -125,9 +118,8 @@ def optimizer_of(options: TrainOptions, parameters: Sequence[nn.Parameter]) -> S
 def clip_gradients(parameters: Sequence[nn.Parameter], most: float) -> None:
     """Scale all gradients by one factor so that their common norm is at most `most`.
 
-    This is Algorithm 1 of Pascanu et al. (2013), with the 1e-6 of `torch.nn.utils.clip_grad_norm_`.
-    The norm is summed in float64 and in a fixed order. So ranks with the same gradients use the
-    same factor, whatever their number of threads.
+    Pascanu et al. (2013), Algorithm 1, with the 1e-6 of `torch.nn.utils.clip_grad_norm_`. The norm
+    is summed in float64 and in a fixed order, so that all ranks use the same factor.
     """
     gradients = [w.grad for w in parameters if w.grad is not None]
     arrays = (g.detach().cpu().numpy() for g in gradients)
@@ -141,12 +133,7 @@ def clip_gradients(parameters: Sequence[nn.Parameter], most: float) -> None:
 def sum_gradients(parameters: Iterable[nn.Parameter], transport: Transport) -> None:
     """Replace every gradient by its sum over all ranks, in one all-reduce. Collective.
 
-    This is line 13 of Algorithm 2 of Demirci et al. 2022. A missing gradient counts as zero,
-    because the parameter may have a gradient on another rank.
-
-    Parameters:
-        parameters: The same parameters in the same order on all ranks. Parameters without
-            `requires_grad` are left out.
+    A missing gradient counts as zero. Source: Demirci et al. 2022, Algorithm 2, line 13.
     """
     sum_together(gradients_of([w for w in parameters if w.requires_grad]), transport)
 
@@ -184,15 +171,10 @@ def sum_together(tensors: Sequence[Tensor], transport: Transport) -> None:
 
 
 def learning_rate(options: TrainOptions, epoch: int, drops: int) -> float:
-    """Return the learning rate of an epoch.
+    """Return the learning rate of an epoch by the schedule in `options`, which begins at ``lr``.
 
-    Parameters:
-        options: Options with the schedule and the first rate ``lr``. Schedule "none": always
-            ``lr``. "step": ``lr``, a tenth of ``lr`` after half of the epochs, and a hundredth of
-            ``lr`` after three quarters. "cosine": half a cosine from ``lr`` down to 0 (Loshchilov
-            and Hutter 2017). "plateau": the rate is halved whenever the validation loss did not
-            improve in `PLATEAU` evaluations.
-        drops: Number of halvings of schedule "plateau" so far (`Validation.drops`).
+    "cosine" is half a cosine down to 0 (Loshchilov and Hutter 2017); "plateau" halves `drops`
+    times.
     """
     done = epoch / max(options.epochs, 1)
     factor = {
@@ -208,13 +190,11 @@ def learning_rate(options: TrainOptions, epoch: int, drops: int) -> float:
 class Validation:
     """The best validation loss so far, and the weights that reached it.
 
-    If the run follows another metric, `loss` is a number that falls when the metric improves.
-
     Attributes:
-        loss: The best loss; None before the first evaluation.
+        loss: The best loss or, for another followed metric, a number that falls.
         epoch: Number of epochs after which the best loss was reached.
         since: Number of evaluations since the best evaluation.
-        drops: Number of times that `PLATEAU` evaluations in a row did not improve the loss.
+        drops: How often `PLATEAU` evaluations in a row did not improve the loss.
         weights: Parameters and buffers of the network at the best evaluation.
     """
 
@@ -225,10 +205,7 @@ class Validation:
     weights: dict[str, Tensor] | None = None
 
     def see(self, loss: float, epoch: int, network: nn.Module) -> None:
-        """Record the validation loss that the network has after `epoch` epochs.
-
-        If the loss is the best so far, copy the weights of the network.
-        """
+        """Record the validation loss after `epoch` epochs; copy the best weights."""
         if self.loss is None or loss < self.loss:
             self.loss, self.epoch, self.since = loss, epoch, 0
             self.weights = {name: value.clone() for name, value in network.state_dict().items()}

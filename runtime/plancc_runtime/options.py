@@ -573,11 +573,7 @@ def refuse_twice(given: Mapping[str, Any]) -> None:
 
 
 def check_same_options(options: TrainOptions, transport: Transport) -> None:
-    """Check that ranks have the same options, except options in `OF_A_RANK`. Collective.
-
-    Raises:
-        InputError: On all ranks; the error says which ranks have which values.
-    """
+    """Raise InputError on all ranks if options that are not in `OF_A_RANK` differ. Collective."""
     plain = options.with_plain_paths()
     own = {
         name: GIVEN if name in PATHS_OF_A_RANK and value is not None else value

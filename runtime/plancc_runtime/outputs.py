@@ -49,19 +49,12 @@ class Outputs:
     ) -> list[int]:
         """Write predictions for all vertices that the task predicts, or only for `wanted`.
 
-        Parameters:
-            path, ids: See `predictions.save_predictions`.
-            embeddings: Layer, counted from 1, whose outputs are written too; None for no layer.
-            kind: Kind of targets that the network predicts; by default the run's kind.
-            known (dict of str to array, optional): Columns of labels and splits as in
-                `predictions.known_of`; by default the columns of the run's task.
-            wanted (int64[m], optional): The vertices to write, in this order; by default all.
-                They must be the vertices of the split "train" of the run's data, into which
-                `predict.predict` puts them; `ids` and `known` must have entries for them alone.
+        Return how many vertices were predicted in each class; empty for real numbers.
 
-        Returns:
-            For every class, the number of vertices predicted in it; an empty list if the
-            network predicts real numbers.
+        Parameters:
+            embeddings: Layer, counted from 1, whose outputs are written too.
+            known: Columns as in `predictions.known_of`; by default the task's.
+            wanted (int64[m], optional): The vertices of split "train", in the order to write.
         """
         kept = {} if embeddings is None else {embeddings: torch.empty(0)}
         view = self._execution.whole() if wanted is None else self._execution.view(0)
@@ -93,13 +86,7 @@ class Outputs:
         return self._rows.within(learnt)[1], ids and ids.within(learnt)
 
     def predictions(self) -> dict[str, np.ndarray]:
-        """Return this rank's predictions: arrays by name, as `Target.predictions` returns them.
-
-        Floating-point numbers are float32.
-
-        Raises:
-            PlanccError: On all ranks, if an output is not finite.
-        """
+        """Return this rank's predictions, as `Target.predictions` does, with floats as float32."""
         outputs = self._learner.outputs(self._execution.whole(), self._data)
         with self._transport.agreement():
             check_finite(outputs)
@@ -120,11 +107,7 @@ class Outputs:
         return places, found
 
     def words(self) -> tuple[int, int]:
-        """Return the words that all ranks send to compute outputs: two numbers.
-
-        The first counts the words if only the training vertices need outputs, the second if all
-        vertices need outputs.
-        """
+        """Return the words that all ranks send: for outputs of training vertices, and of all."""
         views = self._execution.view(0), self._execution.whole()
         words = [words_of_outputs(self._learner.network, view.graphs) for view in views]
         counts = np.array(words, np.int64)

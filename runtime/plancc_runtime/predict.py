@@ -43,13 +43,9 @@ class Predicted(NamedTuple):
     """Figures of the file that `predict` or `score_links` has written.
 
     Attributes:
-        header: The plan's header.
-        counts: Number of vertices predicted for every class; empty if the network predicts real
-            numbers or links.
-        num_vertices: Number of rows in the file, one for each vertex or each pair of vertices.
-        words: Words that all ranks sent for the listed vertices; 0 if no vertices were listed.
-        words_of_all: Words that all ranks would have sent for all vertices; 0 if no vertices were
-            listed.
+        counts: Vertices predicted in every class; empty for real numbers or links.
+        num_vertices: Number of rows in the file: vertices, or pairs of vertices.
+        words, words_of_all: Words that the listed vertices, and all vertices, need; 0 without list.
     """
 
     header: Header
@@ -70,20 +66,14 @@ def predict(
 ) -> Predicted:
     """Write the predictions of a saved network for the vertices of a plan. Collective.
 
+    Errors are raised on all ranks, and leave no half-written file.
+
     Parameters:
         plan: A plan of any layout, with features as wide as in training.
-        weights: A file of weights that describes its network (`plancc_runtime.saved`).
         path: The file to write; see `TrainOptions.predict`.
-        embeddings: Index, from 1, of a layer whose outputs are written too; see
-            `TrainOptions.embeddings`. None: no layer.
-        ids: The source's ids of the vertices to write, in this order: a sequence, a string such as
-            "17,42", or the name of a file with one id per line. By default all vertices. With a row
-            plan, the ranks compute and send only the rows on which the listed outputs depend.
+        embeddings: Layer, counted from 1, whose outputs are written too.
+        ids: Vertices to write: ids, "17,42", or a file of ids; by default all.
         execution: Other fields of `TrainOptions`: threads, device, dtype, kernel.
-
-    Raises:
-        InputError, PlanError, OutputError, BackendUnavailable: On all ranks; no half-written file
-            is left.
     """
     asked = {"ids": None if ids is None else GIVEN, "links": None, "embeddings": embeddings}
     opened, description = _opened(plan, weights, asked, transport)
@@ -146,20 +136,11 @@ def score_links(
     transport: Transport,
     **execution: Any,
 ) -> Predicted:
-    """Write the scores of pairs of vertices. Collective.
+    """Write the scores of pairs of vertices, in the order of the file `links`. Collective.
 
-    Parameters:
-        plan: A plan with links, and with features as wide as in training.
-        weights: A file whose network was trained on links.
-        links: A text file with one pair of ids per line, such as ``17,42``: first the id of a
-            link's source vertex, then of its target vertex, as in the file of the graph.
-        path: The file to write; see `TrainOptions.predict`. It has one row for each pair of
-            `links`, in order. The columns are ``id`` (number of the pair, from 0), ``source``,
-            ``target``, ``score`` and ``probability``.
-        execution: See `predict`.
-
-    Raises:
-        InputError, PlanError, OutputError, BackendUnavailable: See `predict`.
+    The file `links` has a pair of ids per line, such as ``17,42``: source, target. The file `path`
+    has the columns ``id``, ``source``, ``target``, ``score``, ``probability``. For the rest see
+    `predict`.
     """
     opened, description = _opened(plan, weights, {"links": GIVEN}, transport)
     name = fspath(weights)
@@ -194,11 +175,7 @@ def _opened(
 ) -> tuple[Opened, Description]:
     """Return the opened plan, and the description of the network in `weights`. Collective.
 
-    `asked` has arguments of the caller, by name, which must be the same on all ranks.
-
-    Raises:
-        InputError, PlanError, BackendUnavailable: On all ranks; InputError also if `asked` differs
-            between ranks, or if the ranks' files of weights describe different networks.
+    Raise InputError if `asked` (arguments by name) or the description differs between ranks.
     """
     with transport.agreement():
         need_torch("a network")
@@ -221,9 +198,7 @@ def _are_names(share: Ids | None) -> bool:
 
 
 def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
-    """Return the pairs of ids in a file: int64[m, 2], or bytes[m, 2] for names.
-
-    Raises InputError if the file is empty, or if a line does not hold two ids."""
+    """Return the pairs of ids in a file: int64[m, 2], or bytes[m, 2] for names."""
     lines = _lines(path, "`links` expects a text file with two ids a line, such as 17,42")
     found = list[list[Any]]()
     for line, text in enumerate(lines, 1):
@@ -240,10 +215,7 @@ def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
 
 
 def _lines(path: str, wanted: str) -> list[str]:
-    """Return the lines of a text file; raise InputError if the file is not text.
-
-    `wanted` says which file is expected; the error ends with it.
-    """
+    """Return the lines of a text file; raise InputError, ending with `wanted`, if it is no text."""
     with open_file(path) as file:
         data = file.read()
     if b"\0" in data:
@@ -252,20 +224,14 @@ def _lines(path: str, wanted: str) -> list[str]:
 
 
 def _id(word: str, named: bool) -> int | bytes | None:
-    """Return the id in a string: a name as bytes if ids are `named`, else a whole number.
-
-    Return None if ids are numbers and the string is not a whole number.
-    """
+    """Return the id in a string: bytes if ids are `named`, else an int; None if it is no int."""
     if named:
         return word.strip().encode()
     return int(word) if re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", word) else None
 
 
 def _read_ids(text: str, named: bool) -> dict[Any, int]:
-    """Return the ids in a string such as "17,42", or in the file that `text` names.
-
-    The result is as in `_checked`.
-    """
+    """Return the ids in a string such as "17,42" or in the file of this name; see `_checked`."""
     if not os.path.exists(text):
         if named or "," in text or text.strip(" +-").isdecimal():
             return _checked(next(csv.reader([text])), named=named)
@@ -278,14 +244,7 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
 
 
 def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[Any, int]:
-    """Return the ids in `words`, in order, and for each id its position in `words`, from 1.
-
-    An id is an int, or bytes if ids are names. If the words are the lines of a file, empty lines
-    are skipped.
-
-    Raises:
-        InputError: If there is no id, or if an id is not a whole number or occurs twice.
-    """
+    """Return the ids in `words`, and for each id its position from 1; empty lines are skipped."""
     found = dict[Any, int]()
     texts = (word.decode() if isinstance(word, bytes) else str(word) for word in words)
     for line, word in enumerate(texts, 1):
@@ -306,10 +265,7 @@ def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[
 def _asked(
     ids: str | Sequence[int], plan: StrPath, opened: Opened, of: slice, transport: Transport
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the ids in a list or a file, and their vertices, int64[m]. Collective.
-
-    `of` is the range of the vertices that the network predicts.
-    """
+    """Return the ids in a list or a file, and their vertices, int64[m]. Collective."""
     with transport.agreement():
         share = read_ids(plan, opened.content, transport)
         named = _are_names(share)
@@ -330,11 +286,8 @@ def _vertices_of(
 ) -> npt.NDArray[np.int64]:
     """Return the vertices with these ids: int64[m]; raise InputError for an unknown id. Collective.
 
-    Parameters:
-        share: This rank's share of the source's ids; None if the plan has no ids, so that ids are
-            numbers from 0.
-        of: Range of the vertices that may be asked for.
-        places: For every id, its name in error messages.
+    `share` is this rank's share of the source's ids, None if ids are numbers from 0. `of` is the
+    range of allowed vertices; `places` names the ids in errors.
     """
     if not transport.all_equal(ids.tobytes()):
         transport.agree(InputError("the ids differ between ranks; give every rank the same ids"))
@@ -358,10 +311,7 @@ def _vertices_of(
 
 
 def _joined(opened: Opened, description: Description, task: LearningTask, weights: str) -> Part:
-    """Return the slice with the vertex data of all types joined.
-
-    Raises InputError if the plan's vertex types differ from the network's vertex types.
-    """
+    """Return the slice with all types' vertex data joined; raise InputError if types differ."""
     of_network, types = description.options.types, opened.header.types
     if types is None and not of_network:
         return task.joined(opened.rows, opened.name)
@@ -383,15 +333,7 @@ def _joined(opened: Opened, description: Description, task: LearningTask, weight
 
 
 def options_of(description: Description, name: str, settings: dict[str, Any]) -> TrainOptions:
-    """Return the options of a run with the described network.
-
-    Parameters:
-        name: Name of the file of weights, for errors.
-        settings: Values of other fields of `TrainOptions`.
-
-    Raises:
-        InputError: If no options can make such a network.
-    """
+    """Return the options of a run with the described network, or raise InputError with `name`."""
     dims, network = description.dims, description.options
     hidden = set(dims[1:] if network.decoder else dims[1:-1])
     if len(hidden) > 1:

@@ -25,14 +25,9 @@ def check_finite(outputs: Tensor) -> None:
 
 
 def known_of(labels: Tensor | None, splits: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    """Return columns of known labels and of splits, by name, for a file of predictions.
+    """Return columns of known labels and splits, by name, for a file of predictions.
 
-    `Target.known_column` makes the column of labels. The column "split" has the name of every row's
-    split, or "". Without labels there are no columns.
-
-    Parameters:
-        labels: int[n], bool[n, classes] or float[n, targets], or None.
-        splits (dict of str to int64[m]): Rows of each split.
+    The column "split" has the name of each row's split, or "". Without labels, the dict is empty.
     """
     if labels is None:
         return {}
@@ -43,10 +38,7 @@ def known_of(labels: Tensor | None, splits: Mapping[str, Tensor]) -> dict[str, n
 
 
 def known_in(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndarray]:
-    """Return the known labels and the splits of these vertices, as columns by name.
-
-    They come from the labels and masks in `part`, and have the form that `known_of` returns.
-    """
+    """Return the known labels and splits of these vertices, in the form that `known_of` returns."""
     data, order = part.vertex_data, np.argsort(part.global_id)
     order = order[np.searchsorted(part.global_id, vertices, sorter=order)]
     classes = data.labels if data.targets is None else data.targets
@@ -72,23 +64,10 @@ def save_predictions(
     transport: Transport,
     known: Mapping[str, np.ndarray],
 ) -> list[int]:
-    """Write a network's predictions, and return how many vertices have each class. Collective.
+    """Write a network's predictions; return how many vertices have each class. Collective.
 
-    The file has these columns, in this order: the ids, the first column of `Target.predictions`,
-    the columns `known`, the other columns of predictions, and "embedding" if it is given.
-
-    Parameters:
-        path: See `gathering.save_rows`.
-        outputs (Tensor[num_rows, classes]): Outputs of the last layer.
-        embedding: Tensor[num_rows, width] or None.
-        known (dict of str to array): Columns that `known_of` returned.
-
-    Returns:
-        For every class, the number of vertices predicted in it; an empty list if the network
-        predicts real numbers.
-
-    Raises:
-        PlanccError: On all ranks, if an output is not finite; also the errors of `save_rows`.
+    The list is empty if the network predicts real numbers. `outputs` is Tensor[num_rows, classes],
+    `embedding` Tensor[num_rows, width]; for `known` see `known_of`.
     """
     tensors = kind.predictions(outputs)
     first = next(iter(tensors))

@@ -19,13 +19,7 @@ WITH_LABELS = "compile the graph with its labels, which `data` has by the key la
 
 
 def data_remarks(random_features: bool, random_labels: bool, what: str = "labels") -> list[str]:
-    """Return a remark if features or labels are random, so that little or nothing can be learnt.
-
-    Parameters:
-        random_features, random_labels: Whether the plan lacks features or labels, so that random
-            features or labels are used.
-        what: What the task predicts: "labels" or "links".
-    """
+    """Return a remark if features or labels are random, so that little or nothing can be learnt."""
     if random_labels:
         lacks = "neither labels nor features" if random_features else "no labels"
         return [
@@ -43,9 +37,7 @@ def data_remarks(random_features: bool, random_labels: bool, what: str = "labels
 def option_remarks(options: TrainOptions, between: Sequence[str], cores: int) -> list[str]:
     """Return remarks on options that have no effect, or that may slow the run down.
 
-    Parameters:
-        between: Names of options that have no effect on a network of one layer.
-        cores: Number of cores that a rank may use.
+    `between` names options without effect on networks of one layer; `cores` are a rank's cores.
     """
     found = [
         f"{options.setting(name)} has no effect: nothing is between layers if `layers` is 1"
@@ -60,10 +52,7 @@ def option_remarks(options: TrainOptions, between: Sequence[str], cores: int) ->
 
 
 def sampler_remarks(plan: Opened, options: TrainOptions, transport: Transport) -> list[str]:
-    """Return a remark if the plan was compiled for mini-batches and the run uses the full batch.
-
-    If the user asked for the full batch, there is no remark. Collective.
-    """
+    """Return a remark if a plan for mini-batches runs with full batch by default. Collective."""
     if options.mini_batches or options.batch_size == FULL:
         return []
     with transport.agreement():
@@ -80,14 +69,7 @@ def sampler_remarks(plan: Opened, options: TrainOptions, transport: Transport) -
 def remarks(
     options: TrainOptions, epochs: Sequence[Epoch], final: Scores, of_plan: bool, kind: type[Target]
 ) -> list[str]:
-    """Return a remark if the run hardly learnt; else an empty list.
-
-    Parameters:
-        epochs: The epochs of the run.
-        final: Scores of the final weights.
-        of_plan: Whether the features come from the plan, and are not random.
-        kind: Kind of targets that the run predicts.
-    """
+    """Return a remark if the run hardly learnt; else an empty list."""
     if not epochs or not final.loss:
         return []
     split = next(name for name in ("test", "val", "train") if name in final.loss)

@@ -1,7 +1,6 @@
 """Record a function's work on a CUDA device, and replay it with one start of all its kernels.
 
-On small graphs, a kernel takes less time than its start. A CUDA graph starts all recorded kernels
-at once, with the same results.
+On small graphs, a kernel takes less time than its start.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ Result = TypeVar("Result")
 class Repeated(Generic[Result]):
     """Function that is recorded as a CUDA graph, and then replayed in every call.
 
-    Parameters:
-        work: Function that runs the same kernels on the same tensors in every call. If CUDA cannot
-            record `work`, for instance because it waits for the device, every call runs `work`.
+    `work` must run the same kernels on the same tensors in every call. If CUDA cannot record
+    `work`, every call runs `work`.
     """
 
     def __init__(self, work: Callable[[], Result]) -> None:

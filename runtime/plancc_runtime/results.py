@@ -30,20 +30,15 @@ STEP = {
 class SplitMetrics:
     """Metrics of every split, over the labelled vertices of all ranks.
 
-    Each attribute maps splits to values. A split without labelled vertices has no entry. A metric
-    that does not suit the kind of targets has no entries.
+    Attributes map splits to values; splits without labelled vertices are missing.
 
     Attributes:
         accuracy: Share of the vertices whose class (or set of classes) is predicted correctly.
         f1_micro: F1 of all classes together; with one label per vertex, the accuracy.
         f1_macro: Mean F1 of the classes that occur among the labels or the predictions.
-        auc, ap: Area under the ROC curve and average precision: means over the classes for which
-            they are defined. Empty unless the option `metric` is "auc" or "ap".
-        rmse, mae, r2: For real numbers: root of the mean squared error; mean absolute error; 1 -
-            mean squared error / variance of the split's targets. If a vertex has several numbers,
-            each metric is the mean over these numbers.
-        mrr, hits_10, hits_20, hits_50, hits_100: For link prediction: mean reciprocal rank among
-            negatives, and Hits@K (`plancc_runtime.curves.areas`).
+        auc, ap: ROC area, average precision: means over defined classes, if `metric` asks.
+        rmse, mae, r2: Root mean square and mean absolute error, R2; means over targets.
+        mrr, hits_10, hits_20, hits_50, hits_100: Mean reciprocal rank and Hits@K of links.
     """
 
     accuracy: dict[str, float] = field(default_factory=dict)
@@ -68,9 +63,7 @@ class Scores(SplitMetrics):
     Attributes:
         loss: Mean loss (`plancc_runtime.nn.loss`).
         class_shares: Share of the split's vertices in each class.
-        auc_of_classes, ap_of_classes: Area under the ROC curve and average precision of each class
-            against all other classes (`curves.areas`), None if undefined. If there are two classes,
-            only the second class has a figure.
+        auc_of_classes, ap_of_classes: Areas of each class (of two, the second), or None.
     """
 
     loss: dict[str, float] = field(default_factory=dict)
@@ -85,37 +78,27 @@ class Scores(SplitMetrics):
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch(SplitMetrics):
-    """Figures of one epoch over all ranks.
+    """Figures of one epoch over all ranks; metrics are computed before the epoch's update.
 
-    Metrics are computed with the weights before the epoch's update. An epoch that was not evaluated
-    has no metrics, with one exception: with mini-batches, every epoch has the accuracy of "train".
-    This accuracy is over the targets that the loss counts; it is left out if there were no targets.
+    An epoch that was not evaluated has no metrics. But with mini-batches, every epoch has the
+    accuracy of "train" over the targets that the loss counts.
 
     Attributes:
-        epoch: Index of the epoch, from 0; for the final weights, the number of epochs of the run.
-        loss: Mean loss over the labelled training vertices, in training mode (with dropout). With
-            mini-batches, the mean over the targets of all steps, each before the step's update.
+        epoch: Index of the epoch, from 0; for the final weights, the number of epochs.
+        loss: Mean training loss, with dropout; with mini-batches, before each step's update.
         learning_rate: Learning rate; 0 if there was no update.
-        val_loss: Mean loss over the labelled validation vertices; None if the epoch was not
-            evaluated.
-        seconds_max, seconds_mean: Maximum and mean over ranks of the seconds of each phase
-            ("communication", "spmm", "dense", "allreduce", "other", "total").
-        words_sent, messages_sent, bytes_sent: What all ranks sent, as counted by the transport:
-            rows of activations and of gradients. On process grids, also nonzeros of A, and rows
-            for products with weights.
+        val_loss: Mean loss over labelled validation vertices; None if not evaluated.
+        seconds_max, seconds_mean: Seconds of each phase, such as "spmm", over ranks.
+        words_sent, messages_sent, bytes_sent: Rows of activations and gradients that all ranks
+            sent. On process grids, also nonzeros of A, and rows for products with weights.
         words_sent_max, messages_sent_max: Counts of the rank that sends most.
-        words_reduced: Words that every rank contributes to all-reduces; they are not in
-            `words_sent`. They are weight gradients, loss, scores and sums for batch norms. With
-            mini-batches, also the figures of every `BatchStep`, and the number of targets of every
-            batch unless all batches have the same number. On 1.5D grids, also sums of products over
-            the ranks that have copies of the same rows.
-        evaluation_seconds, evaluation_words: Seconds of the slowest rank, and words of all ranks,
-            for an evaluation apart from training; no other figure includes them.
+        words_reduced: Words that every rank contributes to all-reduces, such as weight gradients,
+            loss and scores; not in `words_sent`. On 1.5D grids, also sums of products.
+        evaluation_seconds, evaluation_words: Cost of a separate evaluation, in no other figure.
         volume_per_step: Mean of `BatchStep.volume`; None without mini-batches.
-        step_seconds: Mean seconds of a step over ranks and steps, for each portion of a step. The
-            keys are the keys of `STEP`; the portions add up to the whole step. "reduce" is the time
-            that the rank that waits least spends in all-reduces. "waiting" is the time that ranks
-            wait for messages, and for the slowest rank in all-reduces. None without mini-batches.
+        step_seconds: Mean seconds of each portion (key of `STEP`) of a step; None without
+            mini-batches. Waiting for the slowest rank in all-reduces is in "waiting", not in
+            "reduce".
     """
 
     epoch: int
@@ -145,11 +128,9 @@ class BatchStep:
         loss: Mean loss over the batch's targets; 0 if there are none.
         targets: Number of labelled training vertices whose output the loss counts.
         vertices: Number of vertices that occur in any block of the batch.
-        volume: Rows sent in the forward pass: one exchange for every block, summed over blocks.
-        messages: Messages in these exchanges.
+        volume, messages: Rows and messages of the forward pass.
         words_sent: Words of all exchanges of rows in the step, forward and backward.
-        words_drawn: Words that the ranks send each other while they draw the batch. The bits of
-            these words say which rows the batch needs.
+        words_drawn: Words sent to draw the batch; their bits name the needed rows.
     """
 
     number: int
@@ -166,19 +147,14 @@ class BatchStep:
 class Figures:
     """Words that one training epoch moves, forward and backward, over all ranks.
 
-    Words of set-up, evaluations and all-reduces are left out. A word is one number of any type.
+    Words of set-up, evaluations and all-reduces are left out.
 
     Attributes:
         plain: Words without any pass, as in Demirci et al. 2022: for a GCN, the volume times the
-            sum of (d_{k-1} + d_k) over the layers. The volume of an edge plan is the sum of the
-            volumes of expand and fold. On process grids, the words of Tripathy et al. 2020.
-        words: For each pass that is on and changes the number of words: the words with this pass
-            and all earlier passes, in the order of `PASSES`.
-        planned: Words with all passes. If epochs sample the boundary (`TrainOptions.sampling`),
-            this is their expected number; the other figures are for an epoch that keeps all rows.
-        reduced: Words that ranks contribute to all-reduces of products, with all passes. Only 1.5D
-            grids have such words: they sum products over the ranks that have copies of the same
-            rows. `planned` does not include them.
+            sum of (d_{k-1} + d_k) over the layers. On process grids, as in Tripathy et al. 2020.
+        words: For each pass that changes the words: words with this and all earlier `PASSES`.
+        planned: Words with all passes; the expected number if epochs sample the boundary.
+        reduced: Words for all-reduces of products on 1.5D grids; not in `planned`.
     """
 
     plain: int
@@ -187,22 +163,14 @@ class Figures:
     reduced: int = 0
 
     def with_more(self, words: int) -> Figures:
-        """Return the figures with `words` added to every figure except `reduced`.
-
-        These words are sent for the pairs of link prediction; no pass changes their number.
-        """
+        """Return the figures with `words` of link prediction added to all figures but `reduced`."""
         of_passes = {name: each + words for name, each in self.words.items()}
         return Figures(self.plain + words, of_passes, self.planned + words, self.reduced)
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Cost of the set-up before the first epoch.
-
-    Attributes:
-        seconds: Seconds of the slowest rank.
-        words_sent, messages_sent, bytes_sent: Sums over ranks.
-    """
+    """Cost of the set-up before the first epoch; `seconds` of the slowest rank, else sums."""
 
     seconds: float
     words_sent: int
@@ -215,28 +183,19 @@ class RunOutline:
     """Facts of a run before its first epoch, the same on all ranks.
 
     Attributes:
-        kernel: Kernel of local products.
-        passes_off: The passes that the options ask for and that the run cannot use: for the name of
-            each pass, the reason.
+        passes_off: Chosen passes that the run cannot use, with the reason.
         figures: Words of one epoch, with and without passes; None for mini-batches.
-        dims: Widths d_0..d_L.
         split_sizes: Number of labelled vertices by split.
         replaced_masks: Splits whose masks in the plan were replaced by the masks of `split`.
         target: Kind of targets: "class", "classes" or "numbers" (`plancc_runtime.targets`).
-        metrics: Names of the metrics that are printed. The table of epochs shows the first metric.
-            If there are several metrics, all are printed at the end.
+        metrics: Names of the printed metrics; the table of epochs shows the first.
         sampler: Sampler of mini-batches, with its options; empty for full batch.
-        drawn_by: Who draws a mini-batch: "owners" or "everywhere", followed by the reason if the
-            option `draw` allows both; empty for full batch.
+        drawn_by: "owners" or "everywhere", perhaps with the reason; empty for full batch.
         steps_per_epoch: Number of steps of an epoch; 0 for full batch.
-        pipelining: The pipeline, if the plan is a feature plan and runs with one; else None.
-        remarks: Remarks on data and options (`plancc_runtime.remarks`).
+        pipelining: The pipeline of a feature plan; None if the run has none.
         exchange: How rows are exchanged: "flat", "nodes" or "relays" (`plancc_runtime.nodes`).
-        resumed_from: The checkpoint from which the run resumes; "" if it does not resume.
-        first_epoch: Index of the run's first epoch: 0 for a new run; for a resumed run, the number
-            of epochs that were trained before.
-        ended: Whether no epoch is left to train: earlier runs trained all epochs, or stopped early
-            because of `patience`.
+        resumed_from: The checkpoint from which the run resumes, or "".
+        ended: Whether no epoch is left, as earlier runs trained all or stopped early.
     """
 
     header: Header
@@ -276,19 +235,13 @@ class TrainResult(RunOutline):
     """The result of a run, the same on all ranks.
 
     Attributes:
-        epochs: The epochs that this run trained; a run that resumed has only the later epochs.
+        epochs: The epochs that this run trained; a resumed run has only the later epochs.
         final: Scores and costs of one more forward pass, with the final weights.
-        best_epoch: Number of epochs after which the final weights were reached; None without early
-            stopping.
-        weights (dict of str to array): Every parameter and buffer of the network, by its name.
+        best_epoch: Epochs until the final weights were reached; None without early stopping.
+        weights: Every parameter and buffer of the network, by its name.
         network: Description of the network (`plancc_runtime.saved.Description`), ready for JSON.
-        steps: Steps of all epochs; empty for full batch.
-        drawing: When mini-batches were drawn, and why: "beside steps: ..." or "between steps: ...".
-            Empty if the run did not try both ways in its first steps.
-        remarks (list of str): Remarks of the outline, then remarks on the training.
-        predicted: For every class, the number of vertices predicted in it; an empty list if
-            the network predicts real numbers; None if no predictions were asked for.
-        auc_of_classes, ap_of_classes: Figures of the final weights; see `Scores`.
+        drawing: "beside steps: ..." or "between steps: ..."; empty if the run did not try both.
+        predicted: Vertices predicted in every class; empty for real numbers, None if not asked.
     """
 
     epochs: list[Epoch]
@@ -305,9 +258,8 @@ class TrainResult(RunOutline):
     def to_dict(self) -> dict[str, Any]:
         """Return all figures, ready for JSON, without weights.
 
-        In the header, two keys replace "route": "topology" (None if the plan has none), and
-        "relays" (whether the plan has relays). "hops" replaces "exchange": it says whether rows
-        were sent in hops.
+        In the header, "topology" and "relays" replace "route", and "hops" (whether rows were sent
+        in hops) replaces "exchange".
         """
         result = asdict(replace(self, weights={}))
         del result["weights"]
@@ -322,9 +274,7 @@ class TrainResult(RunOutline):
 class Spent:
     """Time and traffic of one rank.
 
-    Attributes:
-        seconds: Seconds of each phase.
-        traffic: Increase of each counter of `Traffic`, in the order of `Traffic.as_array`.
+    `traffic` has the increase of each counter of `Traffic`, in the order of `Traffic.as_array`.
     """
 
     seconds: dict[str, float]
@@ -333,12 +283,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Measure:
-    """Cost of one epoch on one rank, and the epoch's loss and scores over all ranks.
-
-    Attributes:
-        spent: Cost of the epoch.
-        evaluating: Cost of a separate evaluation; None if there was no separate evaluation.
-    """
+    """Cost of one epoch, and of its evaluation, on one rank; and the epoch's loss and scores."""
 
     epoch: int
     loss: float
@@ -355,10 +300,7 @@ class Measure:
         return [*(self.spent.seconds[phase] for phase in TIMES), evaluation]
 
     def traffic(self) -> list[int]:
-        """Return the counters of `Traffic` for the epoch, then the words sent by the evaluation.
-
-        The last entry is 0 if there was no separate evaluation.
-        """
+        """Return the counters of `Traffic` for the epoch, then the words of its evaluation or 0."""
         words = 0 if self.evaluating is None else self.evaluating.traffic[WORDS_SENT]
         return [*self.spent.traffic.tolist(), int(words)]
 
@@ -426,10 +368,7 @@ def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:
 def _step_seconds(mean: dict[str, float], reduce: float, steps: int) -> dict[str, float]:
     """Return `Epoch.step_seconds`: mean seconds of each portion of a step, such as "products".
 
-    Parameters:
-        mean: Seconds of the epoch in each phase of the clock; means over the ranks.
-        reduce: Smallest time that a rank spends in the epoch's all-reduces, in seconds.
-        steps: Number of steps of the epoch.
+    `mean` has seconds by phase; `reduce` is the shortest time of a rank in all-reduces.
     """
     found = {name: mean[phase] for name, phase in STEP.items()}
     found |= {"reduce": reduce, "waiting": found["waiting"] + found["reduce"] - reduce}

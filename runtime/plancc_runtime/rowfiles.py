@@ -1,8 +1,7 @@
 """Files with one row per vertex, of numbers or short strings: CSV and .npz, written in pieces.
 
-Ids that are names in UTF-8 are written as text. A CSV has a column for every number of a row: a
-vector `class` becomes the column ``class``, a matrix `probability` the columns ``probability_0``,
-``probability_1`` and so on. An ``.npz`` has every array under its name.
+In a CSV, a matrix `probability` becomes the columns ``probability_0``, ``probability_1`` and so on.
+Ids that are names in UTF-8 are text.
 """
 
 from __future__ import annotations
@@ -41,12 +40,7 @@ class Column(NamedTuple):
 
 
 def check_name(path: str | PathLike[str]) -> None:
-    """Check the name of a file of rows.
-
-    Raises:
-        InputError: If the extension is not in `FORMATS`, or if the name has {part}, which asks for
-            one file per rank.
-    """
+    """Raise InputError if a name of a file of rows has {part}, or no extension in `FORMATS`."""
     name = os.fspath(path)
     if _format(name) not in FORMATS:
         raise InputError(f"{name}: choose a name that ends in {', '.join(FORMATS)}")
@@ -87,10 +81,7 @@ class RowFile(ABC):
 
     @property
     def passes(self) -> Sequence[Sequence[str]]:
-        """Return the names of the arrays to write in each pass over all rows.
-
-        A CSV file is written in one pass with all arrays; an .npz file needs one pass per array.
-        """
+        """Return the names of the arrays to write in each pass over all rows; .npz: one a pass."""
         return [list(self._columns)]
 
     def write(self, block: Arrays) -> None:
@@ -158,14 +149,7 @@ class NpzFile(RowFile):
 def open_row_file(path: str, columns: Mapping[str, Column], num_rows: int) -> Iterator[RowFile]:
     """Context manager that opens a new file of rows, in the format that its extension names.
 
-    If the ``with`` block ends without an error, the file is complete; otherwise no file is left.
-
-    Parameters:
-        path: Name of the file, checked by `check_name`.
-        num_rows: Number of rows of the whole file.
-
-    Raises:
-        OutputError: If the file cannot be written.
+    If the ``with`` block ends with an error, no file is left. All ranks' rows count in `num_rows`.
     """
     kind = NpzFile if _format(path) == ".npz" else CsvFile
     texts = {

@@ -54,8 +54,7 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.
 class Run:
     """A training run on one rank. Its methods are collective unless they say otherwise.
 
-    The constructor raises all errors of options and data before the first kernel is called. Only a
-    damaged plan is found later, by `prepare`, which reads the slice.
+    The constructor raises all errors of options and data; only `prepare` finds a damaged plan.
     """
 
     def __init__(
@@ -235,10 +234,9 @@ class Run:
         return self._outline
 
     def loop(self, report: Callable[[Measure], None] | None, stop: Callable[[], str] = str) -> None:
-        """Run all epochs, then write a checkpoint.
+        """Run all epochs, then write a checkpoint; for parameters and errors see `train.trained`.
 
-        End early if the validation loss did not fall for `patience` evaluations. Parameters and
-        errors: see `train.trained`.
+        The run ends early if the validation loss did not fall for `patience` evaluations.
         """
         try:
             self._loop(report, stop)
@@ -274,10 +272,7 @@ class Run:
             self._save()
 
     def _is_past_best(self) -> bool:
-        """Return whether the last `patience` evaluations did not lower the best validation loss.
-
-        False if the option `patience` is None.
-        """
+        """Whether the last `patience` evaluations did not lower the best validation loss."""
         patience = self.options.patience
         return patience is not None and self._best.since >= patience
 
@@ -302,10 +297,9 @@ class Run:
         )
 
     def epoch(self, epoch: int) -> Measure:
-        """Run one epoch and return its costs, loss and scores.
+        """Run one epoch; return its costs and loss, and its scores if it is to be evaluated.
 
-        If the epoch is to be evaluated, the scores are computed from the training outputs if
-        possible, else in a separate evaluation before the epoch.
+        Scores that training outputs cannot give come from a separate evaluation before the epoch.
         """
         learner, execution, every = self._learner, self._execution, self.options.eval_every
         where, scores, evaluating = f"epoch {epoch}", None, None
@@ -333,23 +327,12 @@ class Run:
         return Measure(*figures, volume, len(result.steps))
 
     def _see(self, scores: Scores, epoch: int) -> None:
-        """Record the validation value of the followed metric (`_followed`) after `epoch` epochs.
-
-        Do nothing if the run has no such value.
-        """
+        """Record the followed validation value (see `_followed`) after `epoch` epochs, if any."""
         if self._validated:
             self._best.see(self._followed(scores), epoch, self._learner.network)
 
     def _followed(self, scores: Scores) -> float:
-        """Return the validation value of the metric that the run follows; lower is better.
-
-        The metric is the loss or the option `metric`. If a higher value of the metric is better,
-        the result is its negative.
-
-        Raises:
-            InputError: On all ranks, if the metric is an area under a curve, and the area is
-                defined for no class.
-        """
+        """Return the followed metric's validation value, negated if higher values are better."""
         metric = METRICS[self.options.metric]
         found: dict[str, float] = getattr(scores, metric.fields[-1])
         if "val" not in found:
@@ -360,10 +343,7 @@ class Run:
         return metric.lowered(found["val"])
 
     def finish(self) -> TrainResult:
-        """Return all figures of the run, with the scores of the final weights.
-
-        With early stopping, the network's weights are first set to the best weights.
-        """
+        """Return all figures of the run; with early stopping, set and score the best weights."""
         network, transport = self._learner.network, self.transport
         final, best_epoch = self._final_pass(), None
         if self.options.patience is not None:

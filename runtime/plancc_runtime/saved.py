@@ -38,14 +38,10 @@ class Description:
     """Description of a network; stored as JSON in the file of its weights.
 
     Attributes:
-        dims: Widths d_0..d_L: the width of the features, then the width of each layer's outputs.
-            The last width is the number of classes.
-        options: Options of the network and of its convolutions, including those with default
-            values.
-        normalize_features: Whether every row of features is first divided by the sum of its
-            absolute values.
+        dims: Widths d_0..d_L; d_L is the number of classes.
+        options: Options of the network and of its convolutions, defaults included.
+        normalize_features: Whether rows of features are divided by their sum of absolute values.
         target: Kind of targets that the network predicts (`plancc_runtime.targets.TARGETS`).
-        random_labels: Whether the network was trained on random labels.
     """
 
     dims: tuple[int, ...]
@@ -74,15 +70,7 @@ class Description:
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any], name: str) -> Self:
-        """Return the description in the JSON that `to_dict` made, after checking every value.
-
-        Parameters:
-            found: JSON of a file, not checked yet.
-            name: Name of the file, for messages.
-
-        Raises:
-            InputError: If `found` does not describe a network that this version knows.
-        """
+        """Return the description that `to_dict` wrote; raise InputError if it is not valid."""
         rest = dict(found)
         version, writer = rest.pop("format", None), rest.pop("plancc", "?")
         if version != FORMAT:
@@ -120,14 +108,7 @@ class Description:
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Self:
-        """Return the description in a file of weights.
-
-        The file's arrays are checked to be large enough for the described network.
-
-        Raises:
-            InputError: If the file cannot be read or has no description, or if the description does
-                not fit the file.
-        """
+        """Return the description in a file of weights, checked against the sizes of the arrays."""
         name = fspath(path)
         found, shapes = read_description(path)
         if found is None:
@@ -141,10 +122,7 @@ class Description:
         return description
 
     def _check_size(self, shapes: Shapes, name: str) -> None:
-        """Raise InputError if the file has too few numbers for the described network.
-
-        With this check, a wrong description cannot lead to a huge network in memory.
-        """
+        """Raise InputError if the file is too small for the network, before the network exists."""
         layers = len(self.dims) - 1
         if layers > max(MOST_LAYERS, len(shapes)):
             raise InputError(
@@ -160,11 +138,7 @@ class Description:
             raise InputError(f"{name}: has fewer weights than a network of {widths} needs")
 
     def network(self, path: str | PathLike[str], dtype: torch.dtype) -> Network:
-        """Return the network with the weights of the file, in evaluation mode; not collective.
-
-        Raises:
-            InputError: If the file's arrays do not fit the network.
-        """
+        """Return the network with the file's weights, in evaluation mode. Not collective."""
         name, model = fspath(path), self.options.model
         if is_own(model):
             raise InputError(
@@ -185,13 +159,9 @@ class Description:
 
 
 class TrainedNetwork(nn.Module):
-    """A network from a file of weights, which is called on a graph.
+    """A network from a file of weights, called on a graph; see `plancc_runtime.load_network`.
 
-    `plancc_runtime.load_network` makes it.
-
-    Attributes:
-        network: The layers; their parameters can be trained further.
-        description: The description of the network, which the file also holds.
+    The parameters of `network` can be trained further.
     """
 
     def __init__(self, network: Network, description: Description) -> None:
@@ -199,18 +169,9 @@ class TrainedNetwork(nn.Module):
         self.network, self.description = network, description
 
     def forward(self, graph: LayerGraph, x: Tensor | None = None) -> Tensor:
-        """Return the outputs of the last layer, before softmax or sigmoid. Collective.
+        """Return the last layer's outputs before softmax or sigmoid: Tensor[num_rows, d_L].
 
-        Parameters:
-            x (Tensor[num_rows, d_0], optional): Features as in the plan; by default the graph's
-                features. If the network was trained on normalised features, this method
-                normalises x.
-
-        Returns:
-            Tensor[num_rows, d_L]
-
-        Raises:
-            InputError: If there are no features, or their width is not the network's input width.
+        Collective. x has features as in the plan, Tensor[num_rows, d_0], by default the graph's.
         """
         if x is None:
             x = getattr(graph, "features", None)
@@ -227,11 +188,7 @@ class TrainedNetwork(nn.Module):
         return self.network([graph] * len(self.network.convs), x)
 
     def probabilities(self, outputs: Tensor) -> Tensor:
-        """Convert outputs of `forward` to the probability of every class: Tensor[num_rows, d_L].
-
-        Raises:
-            InputError: If the network predicts real numbers, not classes.
-        """
+        """Return every class's probability, Tensor[num_rows, d_L], from outputs of `forward`."""
         found = self.predictions(outputs)
         if "probability" not in found:
             raise InputError("this network predicts numbers, which have no probabilities")
@@ -264,12 +221,7 @@ def _is_width(value: object) -> bool:
 
 
 def _fields_of(kind: type, rest: dict[str, Any], name: str, but: Sequence[str]) -> dict[str, Any]:
-    """Move the values of fields of the dataclass `kind` out of `rest`, check and return them.
-
-    Parameters:
-        name: Name of the file, for errors.
-        but: Names of fields whose values stay in `rest`.
-    """
+    """Take the dataclass `kind`'s fields, except `but`, out of `rest`; return checked values."""
     taken = {}
     for each in fields(kind):
         if each.name in but or each.name not in rest:

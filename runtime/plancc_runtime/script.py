@@ -193,10 +193,7 @@ def _train(
     report: Callable[[Measure], None] | None,
     warn: Callable[[str], None],
 ) -> Trained:
-    """Train from the plan file `path` on the ranks of `transport`, as `train` does. Collective.
-
-    Rank 0 calls `warn` with each remark.
-    """
+    """Train from the plan file `path`, as `train` does; rank 0 calls `warn`. Collective."""
     run = prepared(path, chosen, transport)
     told = run.outline().remarks
     for sentence in told if transport.rank == 0 else ():

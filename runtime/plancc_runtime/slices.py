@@ -34,10 +34,8 @@ class Opened:
     Attributes:
         plan: The path of the plan's file, or this rank's slice.
         header: The plan's header, changed by `run_header`.
-        rows: The rank's rows in plan order, with vertex data. If the plan is a file, `rows` has no
-            nonzeros and no messages.
+        rows: The rank's rows in plan order, with vertex data; of a file, nothing else.
         content: Content hash of the file; "" for a slice.
-        file: The open file, until `read` closes it; None for a slice.
     """
 
     plan: str | PathLike[str] | Slice
@@ -57,14 +55,7 @@ class Opened:
         return "" if self.file is None else sampler_of(self.file)
 
     def read(self, transport: Transport) -> Part:
-        """Return the whole slice, with the vertex data of the attribute `rows`; close the file.
-
-        Collective.
-
-        Raises:
-            InputError, PlanError: On all ranks: the errors that `plancc.plan.slices.read_part`
-                raises, and an error if the slices do not fit together.
-        """
+        """Return the whole slice, with the vertex data of `rows`; close the file. Collective."""
         with transport.agreement():
             part = self._read(transport)
         check_slices(part, transport)
@@ -94,14 +85,7 @@ def sampler_of(file: PlanFile) -> str:
 def open_plan(
     plan: str | PathLike[str] | Slice, transport: Transport, on_disk: bool = False
 ) -> Opened:
-    """Open a plan without calling a kernel. Collective.
-
-    `on_disk`: whether features stay in the file and are mapped, instead of loaded.
-
-    Raises:
-        InputError, PlanError: On all ranks: errors of `plancc.plan.slices.read_rows`, or if the
-            layout is unknown, or if the ranks opened different plans.
-    """
+    """Open a plan without calling a kernel; features are mapped if `on_disk`. Collective."""
     with ExitStack() as files:
         with transport.agreement():
             opened = _opened(plan, transport, files, on_disk)
@@ -135,10 +119,7 @@ def _opened(
 
 
 def run_header(header: Header) -> Header:
-    """Return the header with the layout in which the plan runs.
-
-    A sparse 1D grid, which sends only needed rows, runs as a row plan.
-    """
+    """Return the header with the layout that runs: a sparse 1D grid runs as a row plan."""
     grid = header.grid
     as_rows = grid is not None and grid.scheme == "1d" and grid.sparse
     return replace(header, layout="row") if as_rows else header
@@ -147,14 +128,7 @@ def run_header(header: Header) -> Header:
 def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transport) -> Ids | None:
     """Return this rank's share of the source's ids, in plan order; not collective.
 
-    Return None if the plan has no ids or is given as a slice; the vertices' numbers are then their
-    ids.
-
-    Parameters:
-        content: Content hash of the file when the run opened it.
-
-    Raises:
-        PlanError: If the file now has another content hash, or if the file cannot be read.
+    None: the vertices' numbers are the ids. Raise PlanError if the file lost the hash `content`.
     """
     if isinstance(plan, tuple):
         return None
@@ -172,10 +146,7 @@ def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transpo
 
 
 def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
-    """Return the rows that this rank contributes if rows of all ranks are collected.
-
-    If several ranks have copies of the same rows, only the rank in process column 0 contributes.
-    """
+    """Return this rank's rows for a collection; of copies, only process column 0 contributes."""
     share = part.grid
     if share is None or share.grid.copies == 1:
         return RowsOfRank(part.global_id, header.num_vertices)
@@ -184,10 +155,7 @@ def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
 
 
 def check_contents(content: str, transport: Transport, path: str = "") -> None:
-    """Raise PlanError on all ranks if the ranks' content hashes differ. Collective.
-
-    `path` is this rank's file, for the error.
-    """
+    """Raise PlanError on all ranks if the ranks' content hashes differ. Collective."""
     found = transport.ranks_by_value(content)
     if len(found) > 1:
         own, what = content[:16] or "none", "content hashes"
@@ -198,14 +166,9 @@ def check_contents(content: str, transport: Transport, path: str = "") -> None:
 
 
 def check_slices(part: Part, transport: Transport) -> None:
-    """Check that the slices of all ranks fit together. Collective.
+    """Raise PlanError on all ranks if the ranks' slices do not fit together. Collective.
 
     Without this check, a damaged plan could leave ranks waiting for messages for ever.
-
-    Raises:
-        PlanError: On all ranks, if the ranks have parts of plans with different layouts or grids,
-            if a rank sends other rows than another rank expects, or if a vertex or a nonzero is
-            missing or occurs twice.
     """
     fold, share = part.fold, part.grid
     grid = None if share is None else share.grid
@@ -229,11 +192,7 @@ def check_slices(part: Part, transport: Transport) -> None:
 
 
 def _check_claims(claims: Claims, transport: Transport) -> None:
-    """Raise PlanError unless the claims of all ranks' slices agree (see `Claims`). Collective.
-
-    Every message must have the same rows at both ends, and the ranks together must have as many
-    vertices and nonzeros as the header says.
-    """
+    """Raise PlanError unless the claims of all ranks' slices agree (see `Claims`). Collective."""
     size = transport.size
     steps = ["rows", "partial rows"][: 1 + claims.folds]
     steps += ["rows of a later exchange"] * (len(claims.sent) - len(steps))
@@ -261,11 +220,7 @@ def _check_claims(claims: Claims, transport: Transport) -> None:
 
 
 def _check_once(part: Part, fold: Exchange, transport: Transport) -> None:
-    """Check that no nonzero is on two ranks. Collective.
-
-    For every row of a fold, each rank sends the columns of its nonzeros of this row to the row's
-    owner. The owner then looks for a column that occurs twice in the row.
-    """
+    """Raise PlanError if a nonzero is on two ranks. Collective."""
     halo = send_numbers(part.expand, part.global_id[part.expand.send.row], transport)
     vertex = np.concatenate([part.global_id, halo])
     if part.relation is not None:  # a relation's nonzeros in one place are on one rank
@@ -296,12 +251,9 @@ def _check_counts(
     transport: Transport,
     ranks: npt.NDArray[np.integer] | None = None,
 ) -> None:
-    """Check that every rank sends as many rows as the receivers expect. Collective.
+    """Raise PlanError unless every rank sends as many rows as the receivers expect. Collective.
 
-    Parameters:
-        rows: Noun for the error message: what the exchange sends, such as "partial rows".
-        ranks (int[peers]): ``ranks[k]`` is the rank of the peer that the exchange calls k. None if
-            the exchange calls peers by their ranks.
+    `rows` is a noun for the error. ``ranks[k]`` is the rank of the exchange's peer k; by default k.
     """
     sends, expects = np.zeros((2, transport.size), np.int64)
     ranks = np.arange(transport.size) if ranks is None else ranks

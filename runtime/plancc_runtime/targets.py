@@ -1,8 +1,4 @@
-"""Kinds of targets: one class per vertex, a set of classes, real numbers, or links.
-
-The class of a kind defines its losses, its metrics and its columns of predictions. So other code
-need not distinguish kinds.
-"""
+"""Kinds of targets: one class per vertex, a set of classes, real numbers, or links."""
 
 from __future__ import annotations
 
@@ -27,10 +23,8 @@ class Target(ABC):
 
     Attributes:
         loss: Name of the loss, one of `losses`.
-        weights (Tensor[classes] or None): For each class, the weight in the loss of a vertex of
-            the class; None if all vertices have the same weight.
-        centre (float64[targets] or None): Numbers that are subtracted from the targets before
-            squares are summed for R2; this keeps rounding errors small.
+        weights (Tensor[classes] or None): Weight of each class in the loss; None: all equal.
+        centre (float64[targets] or None): Subtracted from targets, against rounding errors in R2.
     """
 
     loss: str = "auto"
@@ -74,22 +68,16 @@ class Target(ABC):
         Parameters:
             outputs (Tensor[m, d_L]): Outputs for the split's vertices on this rank.
             labels (Tensor[m, ...]): Targets of these vertices, in the form of `LocalData.labels`.
-            total: Sum over all ranks of what the method `total` returns for the split.
+            total: Sum over all ranks of what the method `total` returns.
         """
 
     @abstractmethod
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
-        """Return sums over this rank's vertices of a split, from which `scores` are computed.
-
-        The first number is this rank's share of the loss. Parameters: see `share_of_loss`.
-        """
+        """Return sums over own vertices for `scores`; the first is own share of the mean loss."""
 
     @abstractmethod
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return the scores of a split of `size` vertices, by name of a field of `results.Scores`.
-
-        `counts` is the sum over all ranks of the arrays that `count` returned.
-        """
+        """Return the scores of a split, by field of `results.Scores`, from all ranks' `count`."""
 
     @staticmethod
     @abstractmethod
@@ -108,19 +96,13 @@ class Target(ABC):
 
     @classmethod
     def num_found(cls, outputs: Tensor, labels: Tensor) -> int:
-        """Return the number of vertices whose class or set of classes is predicted correctly.
-
-        The result is 0 if the targets are real numbers.
-        """
+        """Return how many vertices have a correct class or set of classes; 0 for real numbers."""
         return 0
 
     @staticmethod
     @abstractmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the best score of a network that gives every vertex the same answer.
-
-        The attribute `compared` says which score. `class_shares`: share of vertices in each class.
-        """
+        """Return the best `compared` score of a network with the same answer for every vertex."""
 
 
 class ClassTarget(Target):
@@ -142,8 +124,7 @@ class ClassTarget(Target):
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
         """Return each vertex's score for each ranked class, and whether the vertex is in the class.
 
-        Both are [m, ranked classes]. Areas under curves are computed from these two arrays. All
-        classes are ranked; but if every vertex has one of two classes, only the second.
+        Both are [m, ranked classes]. Of two exclusive classes, only the second is ranked.
         """
 
     @classmethod
@@ -158,8 +139,7 @@ class ClassTarget(Target):
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
         """Return the loss, the number of correct predictions, and three numbers for every class.
 
-        The three numbers count vertices: those that the network correctly puts into the class, all
-        that it puts into the class, and all that are in the class.
+        They count vertices: correctly put into the class, put into the class, and in the class.
         """
         classes, predicted = outputs.shape[1], self._predicted(outputs)
         found = self._found(predicted, labels)
@@ -215,21 +195,14 @@ class OneClass(ClassTarget):
 
     @staticmethod
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Return every class's score for each vertex, and whether the vertex is of the class.
-
-        Both arrays are [vertices, classes]; if there are only two classes, they are [vertices, 1],
-        for class 1.
-        """
+        """Return class scores and membership, [vertices, classes]; of two classes, only class 1."""
         classes = torch.arange(outputs.shape[1] == 2, outputs.shape[1], device=labels.device)
         scores = torch.softmax(outputs, dim=1)[:, classes]
         return scores.double().cpu().numpy(), (labels[:, None] == classes).cpu().numpy()
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return the predicted class of every row, and the probabilities of all classes.
-
-        They are "class", int32[n], and "probability", Tensor[n, classes].
-        """
+        """Return "class", int32[n], and the classes' "probability", Tensor[n, classes]."""
         return {"class": outputs.argmax(dim=1).int(), "probability": torch.softmax(outputs, dim=1)}
 
     @staticmethod
@@ -268,19 +241,12 @@ class ManyClasses(ClassTarget):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return, for every class, whether its probability is above 0.5, and the probability.
-
-        "class" is uint8[n, classes]; "probability" has the same shape.
-        """
+        """Return "class", uint8[n, classes], for probabilities above 0.5, and "probability"."""
         return {"class": (outputs > 0).byte(), "probability": torch.sigmoid(outputs)}
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the micro F1 if the answer for every vertex is the same set of classes.
-
-        The set has each class in which more than half of all vertices are. A network that ignores
-        its inputs learns this answer.
-        """
+        """Return micro F1 if each vertex gets the classes of more than half of all vertices."""
         often = [share for share in class_shares if share > 0.5]
         return 2 * sum(often) / (len(often) + sum(class_shares)) if often else 0.0
 
@@ -308,8 +274,7 @@ class Numbers(Target):
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
         """Return the loss, and four sums for every target.
 
-        These are the sums of squared errors, of absolute errors, of centred targets (targets less
-        `centre`), and of squares of centred targets.
+        The sums are of squared errors, absolute errors, targets less `centre`, and their squares.
         """
         outputs, labels = outputs.double(), labels.double()
         errors, targets = outputs - labels, labels if self.centre is None else labels - self.centre
@@ -319,11 +284,7 @@ class Numbers(Target):
         return found
 
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return every score as a mean over the targets.
-
-        If a target is the same for all vertices, its R2 is 1 for exact predictions, else 0, as in
-        scikit-learn.
-        """
+        """Return every score as a mean over targets; constant targets have R2 1 if exact, or 0."""
         squared, magnitudes, sums, squares = counts[1:].reshape(4, -1)
         around = squares - sums**2 / size
         around[around <= size * np.finfo(np.float64).eps * squares] = 0

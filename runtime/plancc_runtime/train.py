@@ -1,9 +1,8 @@
-"""Training from a plan: the stages in order.
+"""Training from a plan: the stages in order. All functions are collective.
 
     plan.h5 -> this rank's slice -> graphs + transport -> layers -> loss -> adjoint -> optimiser
 
 With mini-batches, the graphs have only the rows of one mini-batch; all else is the same.
-All functions are collective: all ranks call them with the same options.
 """
 
 from __future__ import annotations
@@ -57,22 +56,15 @@ def trained(
 ) -> tuple[TrainResult, Callable[[], TrainResult]]:
     """Train a network; return the result, and a function that writes predictions. Collective.
 
-    The two steps are separate, so that the result is not lost if writing fails.
+    Writing is separate, so that the result is not lost if writing fails. The function is
+    collective, raises the errors of `train`, and returns the result with counts of predictions.
 
     Parameters:
         plan, options, transport, report: See `train`.
-        begin: Function that is called with the run's outline, on every rank before the first epoch.
-        stop: Function that is called on every rank before every epoch of a run with checkpoints. It
-            returns "" to go on. If it returns another string on any rank, the run stops: all ranks
-            save a checkpoint and raise `Stopped`, whose message gives the string as the reason.
-
-    Returns:
-        TrainResult: The result, without counts of predictions.
-        callable: Function that writes the predictions, if the options ask for them, and returns the
-            result with their counts. It is collective and raises the errors of `train`.
-
-    Raises:
-        Stopped: If `stop` asked to stop the run; also the errors of `train`.
+        begin: Called with the run's outline, on every rank before the first epoch.
+        stop: Called on every rank before every epoch of a run with checkpoints. A string other than
+            "", on any rank, stops the run: all ranks save a checkpoint and raise `Stopped` with
+            this reason.
     """
     run, ids = prepared(plan, options, transport), None
     if options.predict is not None:
@@ -95,14 +87,9 @@ def trained(
 def check_model(
     plan: str | PathLike[str], options: TrainOptions, transport: Transport
 ) -> Agreement:
-    """Compare the outputs of a user's class on all ranks with its outputs on one rank.
+    """Compare the outputs of a user's class on all ranks with its outputs on one rank. Collective.
 
-    The network is compared before training, with the features of `train`, in float64. Nothing is
-    trained or written. Collective.
-
-    Raises:
-        InputError, PlanError, BackendUnavailable: See `train`. InputError also for a built-in
-            model, and if an operation in the class cannot be exact on several ranks.
+    The network is compared before training, with the features of `train`, in float64.
     """
     with transport.agreement():
         need_torch("a network")
@@ -129,10 +116,7 @@ def prepared(
     transport: Transport,
     kind: type[Run] | None = None,
 ) -> Run:
-    """Return a run that is ready for its first epoch. Collective.
-
-    `kind` is the run's class, by default `Run`. Other parameters and errors: see `train`.
-    """
+    """Return a run that is ready for its first epoch; see `train`. Collective."""
     with transport.agreement():
         need_torch("training")
     opened = open_plan(plan, transport, options.features_on_disk)
@@ -146,12 +130,7 @@ def run_of(
     kind: type[Run] | None = None,
     task: LearningTask | None = None,
 ) -> Run:
-    """Return a run, as `prepared` does, for a plan that is already open. Collective; needs torch.
-
-    Parameters:
-        opened: The plan, as `slices.open_plan` returns it.
-        task: The task of the run; by default the task follows from the plan and the options.
-    """
+    """Return a run, as `prepared` does, for a plan that is open. Collective; needs torch."""
     from plancc_runtime.run import Run
 
     check_same_options(options, transport)

@@ -13,10 +13,7 @@ from plancc_runtime.transport.row_numbers import send_numbers
 
 
 def with_whole_counts(block: Block, groups: Sequence[Group]) -> Block:
-    """Return the block with `edges` and `closed_edges`, counted on all ranks of the groups.
-
-    Collective in every group. Each group runs an all-reduce of 16 bytes per row.
-    """
+    """Return the block with `edges` and `closed_edges` of all ranks. Collective in every group."""
     edges = block.without_added_diagonal()
     counts = np.stack([np.diff(b.row_ptr) for b in (edges, edges.closed())])
     for group in groups:
@@ -26,11 +23,7 @@ def with_whole_counts(block: Block, groups: Sequence[Group]) -> Block:
 
 
 def with_whole_rows(block: Block, transport: Transport) -> Block:
-    """Return the block with `edges` and `closed_edges`: each row's edges, counted on all ranks.
-
-    A block without a fold is returned unchanged. Collective; called once, at the start. For every
-    folded row, a rank sends 16 bytes to the row's owner, and receives 16 bytes from it.
-    """
+    """Return the block with `edges` and `closed_edges`, counted on all ranks. Collective."""
     if block.fold is None:
         return block
     fold, own = block.fold, block.num_outputs

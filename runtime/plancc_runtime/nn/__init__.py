@@ -1,8 +1,4 @@
-"""Building blocks of networks: convolutions, norms, dropout and losses.
-
-Every convolution has a separate module; `MODELS` lists the convolutions by name. Importing this
-package does not import torch. A module is loaded when one of its layers is first used.
-"""
+"""Building blocks of networks; torch and a layer's module are loaded at the layer's first use."""
 
 from __future__ import annotations
 
@@ -65,17 +61,9 @@ __all__ = [
 
 
 def model_of(name: str, has_types: bool) -> type[Conv]:
-    """Return the class of a model's layers.
+    """Return the layer class of a model in `MODELS`.
 
-    If the plan has types, but the model handles graphs of one type only, return a class that
-    applies the model to each relation separately (`per_relation`).
-
-    Parameters:
-        name: Name of the model in `MODELS`.
-        has_types: Whether the plan has vertex types and relations.
-
-    Raises:
-        InputError: If the model needs vertex types and the plan has none.
+    If the plan has types, a model for a single type is applied to each relation separately.
     """
     found: type[Conv] = MODELS[name]
     if found.by_relation and not has_types:

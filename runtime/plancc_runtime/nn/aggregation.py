@@ -15,24 +15,15 @@ def aggregate(
     weight: Tensor | None = None,
     nonzeros: str = "edges",
 ) -> Tensor:
-    """For every own row, reduce the rows of its neighbours, over the nonzeros of all ranks.
+    """For every own row, reduce the rows of its neighbours on all ranks. Collective.
 
-    Collective. Each rank reduces as `operators.aggregate` does. In an edge plan, every rank first
-    reduces its own nonzeros; then the owner of a row reduces the partial results. The expand moves
-    rows of x, and the fold moves partial results. The gradient of a maximum is added to only one
-    of the nonzeros that attain the maximum, on one rank.
+    In an edge plan, the owner reduces the ranks' partial results. The gradient of a maximum is
+    added to a single nonzero, on one rank.
 
     Parameters:
         x (Tensor[num_inputs, d]): Own rows.
-        reduce: Name in `operators.REDUCTIONS`.
         weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights of this rank's nonzeros.
-        nonzeros: Which nonzeros to use: a name in `layouts.block.NONZEROS`.
-
-    Returns:
-        Tensor[num_outputs, d]: The reduced rows.
-
-    Raises:
-        InputError: See `operators.aggregate`.
+        nonzeros: Name in `layouts.block.NONZEROS`.
     """
     partial = "sum" if graph.folds and reduce == "mean" else reduce
     out = operators.aggregate(graph.local_pattern(nonzeros), graph.columns(x), weight, partial)

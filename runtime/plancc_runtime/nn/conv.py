@@ -4,9 +4,8 @@ A convolution maps the rows of a layer's input to the rows of its output:
 
     y = conv(graph, x)                     x: [num_inputs, d_in] -> y: [num_outputs, d_out]
 
-`fixed(graph, x)` returns the *fixed part* of the layer: an intermediate result that depends on the
-graph and on x, but on no weights. All exchanges of the layer come before this result. If x never
-changes, as in the first layer, the fixed part is computed once and passed to every call:
+The *fixed part* of a layer, `fixed(graph, x)`, depends on no weights, and all exchanges of the
+layer come before it. If x never changes, the fixed part is computed once, and passed to every call:
 `conv(graph, x, fixed)`.
 """
 
@@ -36,12 +35,9 @@ class Halves(NamedTuple):
     `before` and `after` handle every row independently, so they can be called for some rows only.
 
     Attributes:
-        before (callable): Maps some rows of the input, Tensor[m, d], to a tuple of Tensor[m, ...]:
-            the rows to send, and perhaps rows that the same rank needs later.
-        across (callable): Maps the results of `before` for all rows, Tensor[num_inputs, ...], to
-            a tuple of Tensor[num_outputs, ...]: the arguments of `after` for all rows. Collective.
-        after (callable): Maps some rows of these arguments, Tensor[m, ...], to the same rows of
-            the layer's output, Tensor[m, d_out].
+        before (callable): Maps input rows to a tuple of rows: to send, or needed later.
+        across (callable): Maps all results of `before` to all arguments of `after`. Collective.
+        after (callable): Maps some rows of these arguments to the same rows of the output.
     """
 
     before: Callable[..., tuple[Tensor, ...]]
@@ -50,11 +46,7 @@ class Halves(NamedTuple):
 
 
 def unchanged(*rows: Tensor) -> tuple[Tensor, ...]:
-    """Return the given rows.
-
-    A layer uses this function as `before` in its `Halves` if it computes nothing before the
-    exchange, and as `across` if it exchanges nothing.
-    """
+    """Return the given rows; serves in `Halves` for a step in which a layer has nothing to do."""
     return rows
 
 
@@ -238,13 +230,10 @@ class Conv(nn.Module, ABC):
     def _new_linear(
         self, random: np.random.Generator, d_in: int, d_out: int | None = None
     ) -> tuple[nn.Parameter, nn.Parameter | None]:
-        """Return new parameters of a linear map: its weight, and its bias.
+        """Return the weight of a new linear map, and its bias or None.
 
-        With `parametrization` "pyg", both are drawn as in torch.nn.Linear. Otherwise the weight is
-        a Glorot matrix, and the bias is 0. The bias is None if the layer has no bias.
-
-        Parameters:
-            d_out: Width of the result; by default the layer's `d_out`.
+        With `parametrization` "pyg", the numbers are drawn as in torch.nn.Linear. Otherwise the
+        weight is a Glorot matrix, and the bias is 0.
         """
         d_out = d_out or self.d_out
         if not self._is_pyg:
@@ -256,30 +245,17 @@ class Conv(nn.Module, ABC):
 
 
 def glorot(random: np.random.Generator, d_in: int, d_out: int) -> Tensor:
-    """Return a Glorot matrix, float64[d_in, d_out] (Glorot and Bengio 2010).
-
-    Its numbers are drawn uniformly between -b and b, with b = sqrt(6 / (d_in + d_out)).
-    """
+    """Return a Glorot matrix: uniform numbers, float64[d_in, d_out] (Glorot and Bengio 2010)."""
     return torch.from_numpy(random.uniform(-1, 1, (d_in, d_out)) * np.sqrt(6 / (d_in + d_out)))
 
 
 def uniform(random: np.random.Generator, shape: tuple[int, ...], fan_in: int) -> Tensor:
-    """Return numbers drawn uniformly between -b and b, with b = 1 / sqrt(fan_in): float64[shape].
-
-    torch.nn.Linear and the Linear of PyTorch Geometric draw weights and biases in this way (Kaiming
-    uniform, He et al. 2015, with a = sqrt(5)).
-    """
+    """Return float64[shape] drawn as by torch.nn.Linear (Kaiming uniform, He et al. 2015)."""
     return torch.from_numpy(random.uniform(-1, 1, shape) / np.sqrt(fan_in))
 
 
 class LinearAggregation:
-    """Computes the product A H W in one of several orders, such as (A H) W or A (H W).
-
-    Parameters:
-        order: Name of the order, as in `ProductOptions`.
-        d_in, d_out: Shape of W.
-        coefficients: Which values A has: a name in `plancc.plan.layers.COEFFICIENTS`.
-    """
+    """Computes the product A H W in the order that `order` names, such as A (H W)."""
 
     def __init__(self, order: str, d_in: int, d_out: int, coefficients: str) -> None:
         self._may_project = order in ("auto", "project-first") and d_out <= d_in
@@ -293,21 +269,10 @@ class LinearAggregation:
             return graph.product(x, self._coefficients)
 
     def projects_first(self, first: bool) -> bool:
-        """Return whether `nn.recompute` should multiply rows by W before the rows are sent.
+        """Whether `nn.recompute` should multiply rows by W before the rows are sent.
 
-        If so, the layer keeps one tensor of sums for the backward pass.
-
-        With order "project-first" the result is true. With order "auto" it depends on the layer:
-
-        - in the first layer: true if d_out < d_in. If d_out = d_in it is false: the layer's input
-          needs no gradient, so its rows are sent in the forward pass only. Rows multiplied by W
-          would need an exchange in the backward pass too;
-        - in all other layers: true if d_out <= d_in.
-
-        With all other orders the result is false.
-
-        Parameters:
-            first: Whether this is the first layer.
+        With order "auto" and d_out = d_in, the first layer does not. Its input needs no gradient,
+        but rows multiplied by W would need an exchange in the backward pass.
         """
         return self._order == "project-first" or (self._may_project and not first)
 
@@ -327,10 +292,8 @@ class LinearAggregation:
     ) -> Tensor:
         """Return A x weight + bias: Tensor[num_outputs, d_out]. Collective.
 
-        Parameters:
-            fixed: The product A x if it is already known, else None.
-            rectified: Whether to return max(result, 0).
-            onto: See `Conv.forward`.
+        `fixed` is A x if already known; `rectified` returns max(result, 0). For `onto` see
+        `Conv.forward`.
         """
         if fixed is not None:
             return graph.linear(fixed, weight, bias, rectified, onto)
@@ -350,12 +313,7 @@ class LinearConv(Conv):
     _aggregate: LinearAggregation
 
     def _aggregate_with(self, coefficients: str, width: int | None = None) -> None:
-        """Create the `LinearAggregation` of the layer.
-
-        Parameters:
-            coefficients: Which values A has: a name in `plancc.plan.layers.COEFFICIENTS`.
-            width: Number of columns of W; by default d_out.
-        """
+        """Create the layer's `LinearAggregation`; by default W has d_out columns."""
         order, width = self.options.order, width or self.d_out
         self._aggregate = LinearAggregation(order, self.d_in, width, coefficients)
 
@@ -365,10 +323,10 @@ class LinearConv(Conv):
 
 
 class _PaperProduct(torch.autograd.Function):
-    """Computes (A H) W, with the backward pass of Demirci et al. 2022 (Equations 3 and 4).
+    """Computes (A H) W with the backward pass of Demirci et al. 2022 (Equations 3 and 4).
 
-    The backward pass computes S = A^T G, where G is the gradient of the result, with d_out columns.
-    It exchanges rows of G even if H needs no gradient, since the gradient of W is H^T S.
+    Let G be the result's gradient. Rows of G are exchanged even if H needs no gradient, since the
+    gradient of W is H^T (A^T G).
     """
 
     @staticmethod

@@ -1,7 +1,6 @@
-"""Dropout whose mask is a function of (key, vertex, column), so it does not depend on the ranks.
+"""Dropout whose mask is a function of (key, vertex, column), the same on any number of ranks.
 
-The key is a hash of the seed, the update and the layer (`plancc.sampling.counter.key_of`). The
-backward pass draws the mask again, so no mask is stored.
+The backward pass draws the mask again, so no mask is stored.
 """
 
 from __future__ import annotations
@@ -26,15 +25,8 @@ def dropout(
 ) -> Tensor:
     """Set every number of x to 0 with probability `rate`; divide all other numbers by 1 - rate.
 
-    Parameters:
-        x: Tensor[m, width].
-        rate: Probability in [0, 1).
-        key (uint64): Number that determines the mask, together with vertices and columns.
-        vertices (int32[m]): The vertex of every row.
-        first_column: Index of the first column of x, if this rank has only some of the columns.
-
-    Returns:
-        Tensor[m, width]
+    The key, `vertices` (the vertex of every row, int32[m]) and the columns determine the mask.
+    `first_column` is the index of column 0 of x, if this rank has only some columns.
     """
     return _Dropout.apply(x, _Mask(rate, key, vertices, first_column))
 
@@ -79,10 +71,9 @@ class _Mask(NamedTuple):
         return out
 
     def _put(self, x: Tensor, threshold: int, out: Tensor) -> None:
-        """Write the result of ``applied(x)`` to `out` with torch, on any device.
+        """Write the result of `applied(x)` to `out` with torch, on any device.
 
-        The method handles some rows at a time, because all rows at once would need too much memory:
-        the random bits of a row take at least twice the memory of the row.
+        Rows are handled some at a time: their random bits need twice the memory of x, or more.
         """
         step = max(1, AT_ONCE // max(1, x.shape[1]))
         for first in range(0, len(x), step):
@@ -96,11 +87,9 @@ class _Mask(NamedTuple):
 def _mask_rows(
     x: Any, dropped: Any, scale: Any, key: Any, vertices: Any, first_column: Any, out: Any
 ) -> None:
-    """Compute out = x times the dropout mask.
+    """Compute out = x times the dropout mask; a number is dropped if its bits are below `dropped`.
 
-    Columns 2 k and 2 k + 1 share one 64-bit hash. The even column uses the low 32 bits of the hash,
-    and the odd column uses the high 32 bits. A number is dropped if its bits are less than
-    `dropped`.
+    Columns 2 k and 2 k + 1 share a 64-bit hash: the even column has its low 32 bits.
     """
     width = x.shape[1]
     odd = first_column % 2
@@ -123,10 +112,7 @@ def _mask_rows(
 
 
 def drawn_bits(vertices: Tensor, width: int, key: np.uint64, first_column: int) -> Tensor:
-    """Return 32 random bits for every entry of a matrix of m rows: int64[m, width].
-
-    The bits are computed by torch, on any device. See `dropout` for the parameters.
-    """
+    """Return 32 random bits, computed by torch, for every entry of m rows: int64[m, width]."""
     stream = mixed(mixed(vertices.to(torch.int64)) ^ signed(int(key)))
     odd = first_column % 2
     pairs = torch.arange(

@@ -3,12 +3,8 @@
     score(v, u) = LeakyReLU(a_target . W h_v + a_source . W h_u),  u in N(v) and v itself   (Eq. 3)
     h'_v = sum of softmax_u(score(v, u)) W h_u                                       (Eq. 4 to 6)
 
-Ranks send the rows W h, and compute the scores of halo rows from the received rows. N(v) is the set
-of the columns of row v, own and halo columns. The layer reads the positions of the plan's nonzeros,
-but not their values.
-
-In training, dropout may apply to the normalised weights softmax_u (Section 3.3). Its mask is a
-function of (key, v, u, head), so it is the same on any number of ranks.
+Ranks send the rows W h. N(v) is the set of the columns of row v; the values of A are not read.
+Dropout of the weights softmax_u (Section 3.3) depends only on (key, v, u, head).
 """
 
 from __future__ import annotations
@@ -114,11 +110,9 @@ class GATConv(Conv):
         bias: Tensor | None = None,
         mean: bool = False,
     ) -> Tensor:
-        """Return the outputs of the heads side by side or, if `mean`, their mean.
+        """Return the outputs of the heads: side by side or, if `mean`, their mean.
 
-        Parameters:
-            projected (Tensor[num_columns, heads width]): W h for every column of the matrix.
-            key: Key of the dropout mask.
+        `projected` has W h for every column of the matrix: Tensor[num_columns, heads width].
         """
         vectors = torch.stack([self.score_source, self.score_target])
         pattern, places = graph.pattern("closed"), graph.places
@@ -126,11 +120,7 @@ class GATConv(Conv):
         return graph_attention(pattern, projected, vectors, places, bias, mean, scale)
 
     def _mask(self, graph: LocalGraph, like: Tensor, key: np.uint64 | int | None) -> Tensor:
-        """Return the dropout mask of the attention weights: Tensor[nnz, heads].
-
-        Parameters:
-            like: Tensor that gives the device and dtype of the mask.
-        """
+        """Return the dropout mask of the attention weights: [nnz, heads] in the dtype of `like`."""
         rate = self.options.attention_dropout
         if key is None:
             raise InputError(
@@ -145,13 +135,7 @@ class GATConv(Conv):
         )
 
     def _combined(self, graph: LayerGraph, heads: Tensor) -> Tensor:
-        """Return the layer's output: the heads side by side or, in the last layer, their mean.
-
-        The bias is added, and the activation is not applied.
-
-        Parameters:
-            heads (Tensor[num_outputs, heads width]): Outputs of the heads, side by side.
-        """
+        """Return the heads plus bias: side by side or, in the last layer, their mean."""
         if self.last:
             heads = heads.unflatten(1, (self.options.heads, self.width)).mean(dim=1)
         return graph.finished(heads, self.bias)

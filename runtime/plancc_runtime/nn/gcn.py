@@ -1,7 +1,6 @@
 """The graph convolution of Demirci et al. 2022 and of Kipf and Welling (2017): Z = A H W.
 
-A has the values that the plan stores. How A is normalised was chosen when the plan was compiled,
-by the option `normalize`.
+A has the values that the plan stores, normalised when the plan was compiled.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
     h'_v = MLP((1 + eps) h_v + sum of h_u over u in N(v))                         (Equation 4.1)
 
-N(v) is the set of the columns of row v. If the matrix has a diagonal only because normalisation
-added it, N(v) does not contain v itself.
+N(v) is the set of the columns of row v, without v if normalisation added the diagonal.
 """
 
 from __future__ import annotations
@@ -89,11 +88,6 @@ class GINConv(LinearConv):
     def _mapped(
         self, graph: LayerGraph, z: Tensor, rectified: bool = False, onto: Tensor | None = None
     ) -> Tensor:
-        """Return the output of the layer's MLP, whose first linear map has been applied already.
-
-        Parameters:
-            z: Result of the first linear map, before its bias is added. It is overwritten.
-            rectified, onto: See `LayerGraph.linear`.
-        """
+        """Return the MLP's output from z, the first map's result without bias; z is overwritten."""
         hidden = graph.finished(z, self.bias, rectified=True)
         return graph.linear(hidden, self.weight_out, self.bias_out, rectified, onto)

@@ -31,9 +31,7 @@ def cross_entropy(
 
     Parameters:
         outputs (Tensor[m, classes]): Outputs of the split's vertices on this rank.
-        labels (int64[m]): Class of every vertex.
-        total: Number of the split's vertices on all ranks or, if there are weights, the sum of the
-            weights of these vertices.
+        total: Number, or sum of weights, of the split's vertices on all ranks.
         weights (Tensor[classes], optional): For each class, the weight of its vertices.
     """
     if outputs.requires_grad:
@@ -50,8 +48,7 @@ def binary_cross_entropy(
         outputs (Tensor[m, classes]): Outputs of the split's vertices on this rank.
         labels (bool[m, classes]): Whether each vertex has each class.
         total: Number of the split's vertices on all ranks.
-        weights (Tensor[classes], optional): For each class, the weight of the vertices that have
-            the class. Vertices that lack the class have weight 1.
+        weights (Tensor[classes], optional): Weight of a vertex that has the class; otherwise 1.
     """
     summed = functional.binary_cross_entropy_with_logits(
         outputs, labels.to(outputs.dtype), reduction="sum", pos_weight=weights
@@ -60,13 +57,7 @@ def binary_cross_entropy(
 
 
 def loss_of_numbers(outputs: Tensor, numbers: Tensor, total: float, name: str) -> Tensor:
-    """Return this rank's share of the mean regression loss, over vertices and outputs.
-
-    Parameters:
-        outputs, numbers (Tensor[m, targets]): Predicted and true values.
-        total: Number of the split's vertices on all ranks.
-        name: Name in `OF_NUMBERS`.
-    """
+    """Return this rank's share of the mean regression loss `name`; `total` is the split's size."""
     summed = OF_NUMBERS[name](outputs, numbers.to(outputs.dtype), reduction="sum")
     return summed / (total * outputs.shape[1])
 
@@ -100,11 +91,7 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def _log_softmax(x: Tensor, out: Tensor) -> None:
-    """Compute out = log_softmax of the rows of x.
-
-    If there are few columns, the rows are transposed first. This is faster and gives the same
-    results, bit for bit.
-    """
+    """Compute out = log_softmax of the rows of x; few columns are transposed first, for speed."""
     whole = len(x) // 16 * 16 if x.shape[1] < 16 and x.device.type == "cpu" else 0
     if whole:
         out[:whole] = torch.log_softmax(x[:whole].T.contiguous(), 0).T

@@ -1,7 +1,6 @@
 """A network of convolutions, with dropout, norms, activations and residuals between them.
 
-Every layer applies, in this order: dropout, convolution, norm, activation, residual. All but the
-convolution are optional. The last layer ends with its convolution.
+Layers apply dropout, convolution, norm, activation, residual; the last only the first two.
 """
 
 from __future__ import annotations
@@ -43,17 +42,12 @@ class NetworkOptions:
     """Options of a network: the fields of `TrainOptions` that describe the network.
 
     Attributes:
-        model: Name in `plancc_runtime.nn.MODELS`.
         conv: Options of the convolutions, by name.
-        activation: Name in `ACTIVATIONS` of the function to apply after every layer but the last.
-        norm: Norm to apply after every layer but the last: "none", "layer" or "batch" (over the
-            rows of all ranks).
-        residual: Whether the input of every layer except the last is added to its output. If the
-            widths differ, the input is first multiplied by a trained matrix.
+        activation: Name in `ACTIVATIONS`; applied after every layer but the last.
+        norm: "none", "layer" or "batch" (over all ranks' rows), after every layer but the last.
+        residual: Whether each layer but the last adds its input, mapped if widths differ.
         dropout: Dropout rate, in [0, 1), at the input of every layer but the first.
         input_dropout: Dropout rate, in [0, 1), at the input of the first layer.
-        standardize_features: Whether features are standardised before they enter the network
-            (`Standardization`).
         types: Fields of `nn.relations.TypesOfNetwork` for a plan with types, else empty.
         decoder: Name in `plancc_runtime.nn.decoders.DECODERS` for link prediction, else "".
     """
@@ -75,16 +69,11 @@ class Network(nn.Module):
 
     Parameters:
         dims: Widths d_0, ..., d_L of the features and of every layer's output.
-        seed: Seed of the initial weights and of dropout.
-        dtype (torch.dtype): Type of the weights.
 
     Attributes:
-        standardization (Module or None): Module that standardises features; `forward` expects
-            standardised features.
-        decoder (Module or None): Module that computes the score of a vertex pair from the outputs
-            of both vertices, for link prediction.
-        entered: Function to call when a stage of training begins. Its argument is the name of the
-            stage: "layer 1 forward", "layer 1 back" and so on.
+        standardization: Standardises features, before `forward` is called.
+        decoder: Scores a vertex pair from both vertices' outputs, for link prediction.
+        entered: Called with the name of each stage, such as "layer 1 back", when it begins.
     """
 
     entered: Callable[[str], None] | None = None
@@ -126,12 +115,8 @@ class Network(nn.Module):
     def standardized(self, x: Tensor, where: int | Tensor = 0) -> Tensor:
         """Return the features as `forward` expects them: standardised if the options say so.
 
-        Not collective.
-
-        Parameters:
-            x (Tensor[m, width]): Features of m vertices; some or all columns.
-            where: For a graph with types, the index of every row's type, int64[m]. For other
-                graphs, the index that the first column of x has among all features.
+        Not collective. `where` is the type of every row (int64[m]) or, without types, the index of
+        column 0 of x among all features.
         """
         return x if self.standardization is None else self.standardization(x, where)
 
@@ -150,19 +135,13 @@ class Network(nn.Module):
         step: int = 0,
         kept: dict[int, Tensor] | None = None,
     ) -> Tensor:
-        """Return the outputs of the last layer. Collective.
+        """Return the last layer's outputs, with all columns, in the parameters' type. Collective.
 
         Parameters:
-            graphs: Graph of every layer: the outputs of a graph are the inputs of the next graph.
+            graphs: Graph of every layer; outputs of a graph are inputs of the next.
             x (Tensor[inputs of the first graph, d_0]): Features.
             fixed: Result of `fixed` for the first graph and x.
-            step: Index of the update; dropout depends on it.
-            kept: Dictionary whose keys are layers, counted from 1. For every key, this method
-                stores the layer's outputs, after norm, activation and residual, with all columns.
-
-        Returns:
-            Tensor[outputs of the last graph, d_L] with all columns, in the type of the parameters.
-                Norms compute in this type too; layers compute in the type of x.
+            kept: Its keys are layers, from 1; receives the outputs of these layers.
         """
         dtype = next(self.parameters()).dtype
         last = len(self.convs) - 1
@@ -192,13 +171,7 @@ class Network(nn.Module):
             self.entered(stage)
 
     def watch(self, x: Tensor, k: int) -> None:
-        """Make autograd call `enter` when the backward pass of a layer begins.
-
-        Parameters:
-            x: Output of the layer. The backward pass of the layer begins when the gradient of x is
-                known.
-            k: Index of the layer, counted from 0.
-        """
+        """Call `enter` when layer k (from 0) begins its backward pass; x is the layer's output."""
         if self.entered is not None and x.requires_grad:
             x.register_hook(partial(self._enter_back, k))
 
@@ -208,14 +181,7 @@ class Network(nn.Module):
     def dropped(
         self, x: Tensor, k: int, step: int, vertices: Tensor, first_column: int = 0
     ) -> Tensor:
-        """Apply a layer's dropout to input rows; return x itself if the layer has no dropout.
-
-        Parameters:
-            x (Tensor[m, width]): Input rows of the layer.
-            k: Index of the layer, counted from 0.
-            step: Index of the update, counted from 0.
-            vertices, first_column: See `nn.dropout.dropout`.
-        """
+        """Return the rows x after the dropout of layer k (from 0), or x itself without dropout."""
         rate = self._rate(k)
         return dropout(x, rate, key_of(self._seed, step, k), vertices, first_column) if rate else x
 
@@ -226,10 +192,7 @@ class Network(nn.Module):
         return self.options.dropout if k else self.options.input_dropout
 
     def key(self, k: int, step: int) -> dict[str, np.uint64]:
-        """Return a dict with the argument `key` for the convolution of layer k (counted from 0).
-
-        The dict is empty in evaluation, or if the convolution draws no random numbers.
-        """
+        """Return the argument `key` of layer k's convolution in a dict, empty if none is needed."""
         if not (self.training and self.convs[k].draws):
             return {}
         return {"key": key_of(self._seed, step, k, _CONVOLUTION_STREAM)}
@@ -245,12 +208,9 @@ class Network(nn.Module):
         )
 
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
-        """Return the forward and backward steps of a layer and of its residual connection.
+        """Return the forward and backward steps of layer k (from 0) and of its residual.
 
-        Parameters:
-            k: Index of the layer, from 0.
-            fixed: Whether the result of the layer's method `fixed` is given.
-            plain: Whether the pass "order" is off.
+        `fixed`: whether the layer's fixed part is given; `plain`: whether the pass "order" is off.
         """
         conv, after = self.convs[k], list[LayerStep]()
         if k == len(self.convs) - 1:
@@ -266,19 +226,13 @@ class Network(nn.Module):
         return conv.rectifies and options.norm == "none" and options.activation == "relu"
 
     def normalised(self, z: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """Apply the norm of layer k (counted from 0) to z, the output of its convolution.
-
-        The norm computes in the dtype of the parameters; the result has the dtype of z.
-        """
+        """Return z after the norm of layer k, which computes in the dtype of the parameters."""
         if self.options.norm == "none":
             return z
         return self.norms[k](z.to(next(self.parameters()).dtype), graph).to(z.dtype)
 
     def skipped(self, x: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """Return what the residual of layer k (counted from 0) adds to the layer's output.
-
-        This is x, the layer's input rows, or x times a matrix if the widths differ.
-        """
+        """Return the residual of layer k (from 0): x, or x times a matrix if the widths differ."""
         skip = self.skips[k]
         return x if isinstance(skip, nn.Identity) else skip(x, graph)
 

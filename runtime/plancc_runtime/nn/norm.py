@@ -57,9 +57,8 @@ class BatchNorm(nn.Module):
 class _Normalise(torch.autograd.Function):
     """Computes weight (z - mean) / sqrt(variance + eps) + bias.
 
-    There are two all-reduces forward, and one backward. The squared deviations are summed after the
-    mean is known: the difference "mean of squares - square of mean" would lose the digits of a
-    variance that is small compared with the mean. Sums over blocks of rows are in float64.
+    Squared deviations are summed after the mean is known. The difference "mean of squares - square
+    of mean" would lose the digits of a small variance.
     """
 
     @staticmethod

@@ -1,11 +1,11 @@
 """Differentiable aggregation and attention on one rank's pattern.
 
-Dense operands have the rows [own rows | halo rows]. The caller fetches the halo rows, and sends
-their gradients back. Sums have derivatives of every order; attention has only first derivatives.
-Operands are of float32 or float64. No result depends on the number of threads.
+Dense operands are float32 or float64, with the rows [own rows | halo rows]; the caller exchanges
+halo rows and their gradients. Sums have derivatives of every order, attention only first
+derivatives. No result depends on the number of threads.
 
-Sources: Md et al. 2021, Section 2.1 (aggregation primitive) and Algorithm 1;
-Velickovic et al., *Graph Attention Networks*, ICLR 2018, Equations 1 to 4 (attention).
+Sources: Md et al. 2021, Section 2.1 (aggregation primitive) and Algorithm 1; Velickovic et al.,
+*Graph Attention Networks*, ICLR 2018, Equations 1 to 4 (attention).
 """
 
 from __future__ import annotations
@@ -34,21 +34,13 @@ def aggregate(
 ) -> Tensor:
     """Return out[i] = the reduction of x[j], or of weight[e] x[j], over the nonzeros e = (i, j).
 
-    Sums are sparse products, and need no memory per nonzero. The gradient of a maximum is added to
-    the first nonzero, in CSR order, that attains the maximum.
+    Rows without nonzeros become 0. The gradient of a maximum is added to the first nonzero, in CSR
+    order, that attains the maximum.
 
     Parameters:
-        pattern: Pattern with m rows, n columns and nnz nonzeros.
-        x (Tensor[n, d]): One row for each column of the pattern.
+        x (Tensor[n, d]): A row for each column of the pattern.
         weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights in CSR order; not for a maximum.
         reduce: Name in `REDUCTIONS`.
-
-    Returns:
-        Tensor[m, d]: 0 in rows without nonzeros.
-
-    Raises:
-        InputError: If the name is unknown, if weights are given for a maximum, or if an operand has
-            the wrong shape or type.
     """
     check_choice("reduction", reduce, REDUCTIONS)
     check_operand("x", x, (pattern.num_columns, None), x)
@@ -65,15 +57,7 @@ def aggregate(
 def edge_scores(pattern: Pattern, source: Tensor, target: Tensor) -> Tensor:
     """Return source[j] + target[i] for every nonzero (i, j): GAT's scores before the LeakyReLU.
 
-    Parameters:
-        source (Tensor[n, heads]): Scores of the columns.
-        target (Tensor[m, heads]): Scores of the rows.
-
-    Returns:
-        Tensor[nnz, heads] in CSR order.
-
-    Raises:
-        InputError: If an operand has the wrong shape or type.
+    `source` is Tensor[n, heads], `target` is Tensor[m, heads]; the result is in CSR order.
     """
     check_operand("source", source, (pattern.num_columns, None), source)
     check_operand("target", target, (pattern.num_rows, source.shape[1]), source)
@@ -84,9 +68,6 @@ def edge_softmax(pattern: Pattern, scores: Tensor) -> Tensor:
     """Return the softmax of the scores over the nonzeros of each row (GAT, Equation 3).
 
     Scores and result are Tensor[nnz, heads], in CSR order.
-
-    Raises:
-        InputError: If the scores have the wrong shape or type.
     """
     check_operand("scores", scores, (pattern.num_nonzeros, None), scores)
     return _Softmax.apply(scores, pattern)
@@ -95,15 +76,7 @@ def edge_softmax(pattern: Pattern, scores: Tensor) -> Tensor:
 def weighted_sum(pattern: Pattern, alpha: Tensor, x: Tensor) -> Tensor:
     """Return out[i, h] = sum over the nonzeros e = (i, j) of alpha[e, h] x[j, h] (GAT, Equation 4).
 
-    Parameters:
-        alpha (Tensor[nnz, heads]): Weights in CSR order.
-        x (Tensor[n, heads, d]): Rows of all columns.
-
-    Returns:
-        Tensor[m, heads, d]
-
-    Raises:
-        InputError: If an operand has the wrong shape or type.
+    `alpha` is Tensor[nnz, heads] in CSR order, and x is Tensor[n, heads, d].
     """
     check_operand("x", x, (pattern.num_columns, None, None), x)
     check_operand("alpha", alpha, (pattern.num_nonzeros, x.shape[1]), x)
@@ -120,21 +93,14 @@ def attention(
 ) -> Tensor:
     """Return out[i, h] = sum over the nonzeros e = (i, j) of alpha[e, h] scale[e, h] x[j, h].
 
-    alpha is the attention of GAT (Equation 3): `edge_softmax` of LeakyReLU(source[j] + target[i]).
+    alpha is GAT's attention (Equation 3): `edge_softmax` of LeakyReLU(source[j] + target[i]). Rows
+    without nonzeros become 0.
 
     Parameters:
         source (Tensor[n, heads]): For every column j, the score a_source . W h_j.
         target (Tensor[m, heads]): For every row i, the score a_target . W h_i.
         x (Tensor[n, heads, d]): For every column j, the row W h_j.
-        negative_slope: Slope of the LeakyReLU below 0; at least 0.
-        scale (Tensor[nnz, heads], optional): Dropout mask of the attention (0 or 1 / (1 - p)) in
-            CSR order, without gradient.
-
-    Returns:
-        Tensor[m, heads, d]: 0 in rows without nonzeros.
-
-    Raises:
-        InputError: If the slope is negative, or an operand has the wrong shape or type.
+        scale (Tensor[nnz, heads], optional): Dropout mask in CSR order, without gradient.
     """
     if not negative_slope >= 0:
         raise InputError(f"negative_slope {negative_slope}: at least 0 is needed")
@@ -159,30 +125,16 @@ def graph_attention(
     scale: Tensor | None = None,
     target: Tensor | None = None,
 ) -> Tensor:
-    """Return the result of `attention` plus a bias. The scores are scalar products of rows of x.
+    """Return the result of `attention` plus a bias: Tensor[m, heads d], or Tensor[m, d] if `mean`.
 
-    For every head, the source score of column j is <x[j], vectors[0]>, and the target score of row
-    i is <x[places[i]], vectors[1]>. On a CPU, a compiled kernel runs if the source scores of a head
-    differ by at most `kernels.attention.LARGEST_SPREAD`. One loop over the nonzeros computes the
-    output. In the backward pass, two loops compute alpha again, and all gradients.
+    The source score of column j is <x[j], vectors[0]>, the target score of row i <x[places[i]],
+    vectors[1]>. The caller may change the result in place.
 
     Parameters:
         x (Tensor[n, heads d]): Rows of all columns, with the heads side by side.
         vectors: Tensor[2, heads, d], or Tensor[1, heads, d] if `target` is given.
-        places (int64[m], optional): For every row, the column that belongs to the same vertex; by
-            default row i and column i belong to the same vertex.
-        bias (Tensor[heads d], or Tensor[d] if `mean`; optional): Bias of the output.
-        mean: Whether the heads are averaged instead of concatenated.
-        scale: See `attention`.
-        target (Tensor[m, heads], optional): Target scores, if the vertices of the rows are not
-            among the vertices of the columns.
-
-    Returns:
-        Tensor[m, heads d], or Tensor[m, d] if `mean`. No backward pass reads the result, so the
-            caller may change it in place.
-
-    Raises:
-        InputError: See `attention`.
+        places (int64[m], optional): Column of every row's vertex; by default column i.
+        target (Tensor[m, heads], optional): Target scores, if columns lack the rows' vertices.
     """
     heads, d = vectors.shape[1:]
     check_operand("x", x, (pattern.num_columns, heads * d), x)
@@ -220,13 +172,9 @@ def _factors(pattern: Pattern, source: Tensor, target: Tensor) -> tuple[Tensor, 
 
 
 def _head_matrix(vectors: Tensor) -> Tensor:
-    """Return the matrix that maps a row to its scalar products with the vectors of all heads.
+    """Return the matrix that maps a row to its scalar products with all vectors of all heads.
 
-    Parameters:
-        vectors (Tensor[k, heads, d]): For every head, k vectors.
-
-    Returns:
-        Tensor[heads d, k heads]: Its columns are ordered by vector, then by head.
+    From Tensor[k, heads, d] follows Tensor[heads d, k heads], with columns by vector, then head.
     """
     k, heads, d = vectors.shape
     number = torch.arange(heads, device=vectors.device)
@@ -236,13 +184,9 @@ def _head_matrix(vectors: Tensor) -> Tensor:
 
 
 def check_operand(name: str, value: Tensor, shape: tuple[int | None, ...], like: Tensor) -> None:
-    """Raise InputError unless an operand has the shape and type that the kernels need.
+    """Raise InputError unless an operand has this shape and the type of `like`.
 
-    The kernels themselves do not check shapes.
-
-    Parameters:
-        shape: Required size of each axis; None allows every size above 0.
-        like: Tensor whose type the operand must have.
+    The kernels do not check shapes. None in `shape` allows every size above 0.
     """
     fits = value.dim() == len(shape) and all(
         have == want if want is not None else have > 0

@@ -1,7 +1,6 @@
 """Support for networks that the user wrote as a class: finds the class and the arguments for it.
 
-A name ``FILE:CLASS`` means the class CLASS in the Python file FILE. Checking such a name imports
-neither torch nor the file.
+``FILE:CLASS`` names a class in a Python file. Checking a name imports neither torch nor the file.
 """
 
 from __future__ import annotations
@@ -101,9 +100,7 @@ def _refuse_built_in(options: TrainOptions, names: str) -> None:
 def check_plan(header: Header, options: TrainOptions, built_in: str) -> None:
     """Raise InputError if the user's class does not exist, or cannot be trained on this plan.
 
-    Parameters:
-        built_in: Names, separated by spaces, of further options that only built-in models support
-            with this plan.
+    `built_in` names further options, separated by spaces, that only built-in models support.
     """
     if header.layout != "row":
         raise InputError(
@@ -115,13 +112,7 @@ def check_plan(header: Header, options: TrainOptions, built_in: str) -> None:
 
 
 def name_of(model: object) -> str:
-    """Return a name by which `class_of` finds a class in this process.
-
-    Another process finds the class by this name too, if it can import the module or the file.
-
-    Raises:
-        InputError: If `model` is not a class.
-    """
+    """Return the name of a class for `class_of`; raise InputError if `model` is no class."""
     if not isinstance(model, type):
         raise InputError(
             f"`model` of type {type(model).__name__}: give a class or the name of a model, and "
@@ -136,10 +127,7 @@ def name_of(model: object) -> str:
 
 
 def check_name(name: str) -> None:
-    """Raise InputError if the file in a name FILE:CLASS does not define the class.
-
-    The file is parsed but not run. Names of modules, MODULE:CLASS, are not checked.
-    """
+    """Raise InputError if the file in FILE:CLASS, which is not run, does not define the class."""
     file, colon, wanted = name.rpartition(":")
     if not colon:
         file, wanted = name, ""
@@ -184,12 +172,7 @@ def _parsed(file: str) -> ast.Module:
 
 
 def class_of(name: str) -> type[nn.Module]:
-    """Return the class that is named `name`. Import its file again only if the file has changed.
-
-    Raises:
-        InputError: If `check_name` raises it, if the import fails, or if the class is not derived
-            from `torch.nn.Module`.
-    """
+    """Return the class that is named `name`; import its file again only if the file has changed."""
     from torch import nn
 
     with LOCK:
@@ -226,15 +209,9 @@ def _imported(file: str) -> ModuleType:
 
 @contextmanager
 def users_errors(sentence: str, file: str, mixed: bool = False) -> Iterator[None]:
-    """Context manager for running a user's code. An error of that code becomes an InputError.
+    """Context manager that turns an error of a user's code into an InputError with the traceback.
 
-    The InputError shows the traceback of the user's code.
-
-    Parameters:
-        sentence: Beginning of the message.
-        file: File of the user's class.
-        mixed: Whether code of this package runs in the context too. If so, errors that this
-            package's own code raises are not changed.
+    If `mixed`, code of this package runs in the context too, and its errors do not change.
     """
     from plancc_runtime.transport.base import is_lack_of_memory
 
@@ -284,15 +261,11 @@ def constructor_options(
 ) -> dict[str, Any]:
     """Return the arguments for a class's constructor: the user's options, and values of the plan.
 
-    Parameters:
-        name: Name of the class in messages.
-        given: The user's options, by name: values, or strings that are Python literals.
-        widths: Two items: the width of the features (or a dict of widths by type), and the width of
-            the outputs.
-        plan_values: Other values from the plan, by name of the argument that takes the value.
+    Raise InputError if the constructor lacks a given option, or needs a missing option.
 
-    Raises:
-        InputError: If the constructor lacks a given option, or needs an option that is not given.
+    Parameters:
+        given: The user's options, by name: values, or strings that are Python literals.
+        widths: Width of the features (or a dict by type), and width of the outputs.
     """
     there = signature(model).parameters
     names = [k for k, each in there.items() if each.kind in _BY_NAME]
@@ -333,17 +306,7 @@ def _value(given: Any) -> Any:
 
 
 def forward_arguments(name: str, model: type[nn.Module], there: Collection[str]) -> list[str]:
-    """Return the names of the arguments to pass to `forward` after the features.
-
-    The features are the first argument.
-
-    Parameters:
-        name: Name of the class in messages.
-        there: Names of the arguments that the plan can give (see `INPUTS`).
-
-    Raises:
-        InputError: If `forward` needs other arguments, or needs a data object instead of tensors.
-    """
+    """Return the names of the arguments to pass to `forward` after the features."""
     _, *parameters = signature(model.forward).parameters.items()  # drops self
     if not parameters or parameters[0][1].kind not in (*_BY_NAME, Parameter.POSITIONAL_ONLY):
         raise InputError(

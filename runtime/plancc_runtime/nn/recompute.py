@@ -1,16 +1,13 @@
-"""A forward pass that keeps only the results of exchanges.
+"""A forward pass that keeps only results of exchanges; the backward pass computes all else again.
 
-The backward pass computes all other values again.
-
-Between two exchanges, the layers handle every row independently: weights, bias, norm, activation,
-residual, dropout. The backward pass repeats this work for some rows at a time. Activations and
-gradients of these rows fit in the cache, and never exist for all rows at once.
+Between two exchanges, the layers handle every row independently. The backward pass repeats this
+work for as many rows at a time as fit in the cache.
 
     kept                   computed again                          kept
     A H of layer k   -->   W, bias, norm, activation, dropout   -->   A H of layer k + 1
 
-Sequential Aggregation and Rematerialization (Mostafa, MLSys 2022) computes a whole layer again from
-its input, and so communicates again. Here no row is sent again.
+Sequential Aggregation and Rematerialization (Mostafa, MLSys 2022) also sends rows again; this
+module does not.
 """
 
 from __future__ import annotations
@@ -44,14 +41,7 @@ def recomputed(
     fixed: Tensor | None = None,
     step: int = 0,
 ) -> Tensor:
-    """Return what `Network.forward` returns in training, but keep little for the backward pass.
-
-    Collective. See `Network.forward` for the parameters.
-
-    Raises:
-        InputError: If a rank has only some of the columns of its rows, or if the class of a layer
-            does not define `halves`.
-    """
+    """Return what `Network.forward` returns in training, but keep only exchanges. Collective."""
     kept: Rows = (x,)
     works: list[Work] = []  # map the kept rows to the input of a layer
     for k, graph in enumerate(graphs):
@@ -76,8 +66,7 @@ def recomputed(
 class _Layer:
     """Layer k of a network (counted from 0), as functions to call before and after its exchange.
 
-    If the layer has a residual, every method but `finish` returns one more item at the end: the
-    layer's input rows.
+    With a residual, every method but `finish` also returns the layer's input rows, at the end.
     """
 
     def __init__(
@@ -89,13 +78,7 @@ class _Layer:
         self._skips = network.options.residual and self.is_hidden
 
     def across_fixed(self, fixed: Tensor, x: Tensor) -> Rows:
-        """Return the arguments of the method `after` for all rows of the first layer.
-
-        Parameters:
-            fixed: What the method `fixed` of the first layer returned: the result of the steps that
-                depend on no weights.
-            x: Input of the first layer.
-        """
+        """Return the arguments of `after` for all rows of the first layer, from its fixed part."""
         reads = self._network.convs[0].reads_input
         own = (self._graph.targets(x),) if reads or self._skips else ()
         given = (fixed, *own) if reads else (fixed,)
@@ -111,29 +94,20 @@ class _Layer:
         return (*self._halves.before(x), *((x,) if self._skips else ()))
 
     def across(self, given: Rows) -> Rows:
-        """Do the layer's exchange: return the arguments of the method `after` for all rows.
-
-        Collective. `given` has the results of the method `before` for all rows.
-        """
+        """Return the arguments of `after` for all rows from the results of `before`. Collective."""
         moved, own = self._parted(given)
         return (*self._halves.across(*moved), *(self._graph.targets(each) for each in own))
 
     def after(self, place: slice, rows: Rows) -> Rows:
-        """Return the output of the convolution for the rows in the range `place`.
-
-        `rows`: these rows of the result of `across` or `across_fixed`.
-        """
+        """Return the convolution's output for the rows in `place`, from their arguments `rows`."""
         given, own = self._parted(rows)
         return (self._halves.after(*given), *own)
 
     def finish(self, place: slice, rows: Rows) -> Rows:
         """Apply layer norm, activation and residual to some rows of a hidden layer's output.
 
-        A batch norm is not applied here, since it needs all rows.
-
-        Parameters:
-            rows: These rows of the result of `after`, and of the layer's input if the layer has a
-                residual.
+        A batch norm needs all rows, and is not applied. With a residual, `rows` ends with the
+        input.
         """
         (z,), own = self._parted(rows)
         if self._network.options.norm == "layer":
@@ -149,16 +123,7 @@ class _Layer:
 
 
 def apply_all(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
-    """Apply functions one after another to all rows, some rows at a time. Not collective.
-
-    Parameters:
-        network: The network whose parameters the functions read; they read no other parameters.
-        works: The functions, in the order in which they are applied.
-        rows (tuple of Tensor[m, ...]): Inputs of the first function.
-
-    Returns:
-        tuple of Tensor[m, ...]: Outputs of the last function.
-    """
+    """Apply `works` in order to all rows, some at a time; parameters must be the network's."""
     return _ApplyAll.apply(tuple(works), max(network.dims), len(rows), *rows, *network.parameters())
 
 
@@ -228,10 +193,7 @@ def _done(works: Sequence[Work], place: slice, rows: Rows) -> Rows:
 
 
 def _leaves(rows: Rows, place: slice, needed: Sequence[bool]) -> Rows:
-    """Return the rows in the range `place` as leaves of a new autograd graph.
-
-    `needed` says for each tensor whether it needs a gradient.
-    """
+    """Return the rows in `place` as leaves of a new autograd graph, with gradient if `needed`."""
     return tuple(
         each[place].detach().requires_grad_(needs)
         for each, needs in zip(rows, needed, strict=False)
@@ -239,9 +201,6 @@ def _leaves(rows: Rows, place: slice, needed: Sequence[bool]) -> Rows:
 
 
 def _blocks(size: int, step: int) -> Iterator[slice]:
-    """Divide `size` rows into blocks of `step` rows, and yield the range of each block.
-
-    If there are no rows, yield one empty range.
-    """
+    """Yield the ranges of blocks of at most `step` rows; without rows, one empty range."""
     for first in range(0, max(size, 1), step):
         yield slice(first, min(first + step, size))

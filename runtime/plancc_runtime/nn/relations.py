@@ -2,9 +2,9 @@
 
     h'_v = sum over relations r to the type of v of f_r(h_v, {h_u : u in N_r(v)})
 
-f_r is a function with weights of relation r, and N_r(v) is the set of v's neighbours in relation r.
-A layer's input and output have the rows of all types, one type after another (`layouts.stack`). If
-a type has fewer columns than the layer's input, its rows are padded; no layer reads the padding.
+f_r has weights of relation r, and N_r(v) is the set of v's neighbours in r. Inputs and outputs have
+the rows of all types, one type after another (`layouts.stack`). Rows of narrow types are padded; no
+layer reads the padding.
 """
 
 from __future__ import annotations
@@ -72,7 +72,6 @@ class TypesOfNetwork:
 
     Attributes:
         widths: Number of features of every type.
-        relations: All relations of the graph.
         target: Type of the vertices whose outputs count for the loss.
     """
 
@@ -82,11 +81,7 @@ class TypesOfNetwork:
 
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> Self:
-        """Return the object with the fields `found`: the inverse of `dataclasses.asdict`.
-
-        Raises:
-            InputError: If `found` does not describe types and relations.
-        """
+        """Return the object with the fields `found`; raise InputError if the fields do not fit."""
         try:
             widths = {str(name): int(width) for name, width in found["widths"].items()}
             relations = tuple((str(a), str(b), str(c)) for a, b, c in found["relations"])
@@ -105,11 +100,7 @@ class TypesOfNetwork:
         return ours == theirs
 
     def types_of_layers(self, dims: list[int]) -> list[TypesOfLayer]:
-        """Return the types and relations that each layer reads, from the first layer to the last.
-
-        Parameters:
-            dims: Widths of the features and of every layer's output.
-        """
+        """Return the types and relations that each layer reads, first layer first."""
         found: list[TypesOfLayer] = []
         wanted = {self.target}
         for k in reversed(range(len(dims) - 1)):
@@ -148,14 +139,8 @@ class RGCNOptions(ConvOptions):
 class ByType(nn.Module):
     """Applies a separate module to the rows of each wanted type; rows of other types become 0.
 
-    A type is wanted if the next layer or the loss reads its output rows.
-
-    Parameters:
-        widths: For every wanted type, the number of columns in the input.
-        d_out: Number of columns in the output.
-        make: Function that takes an input width and an output width, and returns a module. The
-            module is called with rows and the graph. An `nn.Identity` is not called, since it would
-            return the rows themselves.
+    A type is wanted if the next layer or the loss reads its output rows. `widths` has the input
+    width of every wanted type; `make` returns a module for an input and an output width.
     """
 
     def __init__(
@@ -166,12 +151,9 @@ class ByType(nn.Module):
         self.of_types = nn.ModuleList(make(width, d_out) for width in widths.values())
 
     def forward(self, x: Tensor, graph: LayerGraph) -> Tensor:
-        """Apply to each row the module of the row's type: Tensor[num_outputs, d_out].
+        """Return each row of x mapped by the module of its type: Tensor[num_outputs, d_out].
 
-        Collective if the modules are collective.
-
-        Parameters:
-            x (Tensor[num_outputs, ...]): Rows of the output vertices of a layer, of all types.
+        Collective if the modules are. x has the rows of a layer's output vertices, of all types.
         """
         stack, found = stack_graph(graph), dict[str, Tensor]()
         typed_rows = stack.outputs_by_type(x)
@@ -182,12 +164,7 @@ class ByType(nn.Module):
 
 
 class RelationConv(Conv):
-    """A layer for graphs with types. Its first step moves rows between ranks, for all relations.
-
-    Parameters:
-        types: Types and relations that the layer reads.
-        others: Keyword arguments of `Conv`.
-    """
+    """A layer for graphs with types. Its first step moves rows between ranks, for all relations."""
 
     by_relation = True
     rectifies = True
@@ -205,9 +182,8 @@ class RelationConv(Conv):
     def _moved(self, stack: StackGraph, x: Tensor) -> Tensor:
         """Return the result of the layer's first step. Collective.
 
-        If the step is an `Aggregate`, the result has the sums over neighbours in all relations:
-        Tensor[rows of the stack, d_in]. Else it has the own and halo rows of all types:
-        Tensor[num_columns, d_in].
+        An `Aggregate` gives sums for all relations, Tensor[rows of the stack, d_in]. Another step
+        gives own and halo rows of all types, Tensor[num_columns, d_in].
         """
         step = self._moving
         if isinstance(step, Aggregate):
@@ -236,22 +212,16 @@ class RelationConv(Conv):
     ) -> Tensor | None:
         """Return the output rows of type `name`, or None if they are 0.
 
-        Parameters:
-            own: Input rows of the output vertices of this type, from `_rows`; None if `_rows`
-                returned none for the type.
-            moved: For every relation, the rows or sums of neighbours that `_rows` returned.
+        `own` has the rows of this type from `_rows`; `moved` has its results for every relation.
         """
 
     def _rows(
         self, stack: StackGraph, x: Tensor, fixed: Tensor | None
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Return the rows that the layer's outputs are computed from. Collective.
+        """Return the rows from which the layer's outputs are computed. Collective.
 
-        Returns:
-            For every relation, the result of the layer's first step: sums over neighbours, or own
-                and halo rows of the source type; with as many columns as the source type.
-            For every type, the rows of x that belong to output vertices, with as many columns as
-                the type. The dict may be empty if the layer does not read x itself.
+        First come the first step's results for every relation, with the columns of the source type.
+        Then come the own rows by type, perhaps none if the layer does not read x itself.
         """
         widths, relations = self.types.widths, self.types.relations
         if isinstance(self._moving, Aggregate):

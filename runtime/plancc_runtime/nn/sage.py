@@ -3,9 +3,8 @@
     z_v = AGGREGATE {h_u : u in N(v)}                                   (Wan et al. 2022, Eq. 1)
     h'_v = W . CONCAT(z_v, h_v)                                         (Wan et al. 2022, Eq. 2)
 
-N(v) is the set of the columns of row v. If the normalisation added the diagonal of the matrix, N(v)
-does not contain v itself. The update is computed as z W_n + h W_s, so the concatenation is never
-stored.
+N(v) is the set of the columns of row v, without v if normalisation added the diagonal. The update
+is computed as z W_n + h W_s, without concatenation.
 """
 
 from __future__ import annotations

@@ -16,18 +16,12 @@ from plancc_runtime.transport.base import Transport
 class Standardization(nn.Module):
     """Standardises features before the first layer: maps every column x to (x - mean) * scale.
 
-    Mean and variance are computed over all vertices, not only over training vertices. A network
-    that trains on a graph reads the features of all vertices anyway. Among the few training
-    vertices of a public split, many columns would be constant. The sum of squares is divided by the
-    number of vertices, as in scikit-learn's StandardScaler. Constant columns become 0.
-
-    Parameters:
-        width: Number of columns.
+    Mean and variance are over all vertices, since many columns are constant among few training
+    vertices. The variance has divisor n, as in scikit-learn's StandardScaler.
 
     Attributes:
-        mean (Tensor[width]): Mean of every column, in float64; saved with the network's weights.
-        scale (Tensor[width]): 1 / standard deviation of every column, or 0 for a constant column;
-            saved with the network's weights.
+        mean (Tensor[width]): Mean of every column, float64.
+        scale (Tensor[width]): 1 / standard deviation of every column; 0 for a constant column.
     """
 
     mean: Tensor
@@ -41,14 +35,9 @@ class Standardization(nn.Module):
     def fit(self, x: Tensor, transport: Transport, first_column: int = 0) -> None:
         """Set mean and scale from the rows of all ranks. Collective.
 
-        The squared deviations are summed after the mean is known, in float64, so that a small
-        variance keeps its digits (Chan, Golub and LeVeque 1983, the two-pass formula).
-
-        Parameters:
-            x (Tensor[m, d]): Features of this rank. Several ranks may have the same row if every
-                row is on the same number of ranks.
-            first_column: Which column of the features is the first column of x, counted from 0. It
-                is above 0 only if ranks have some of the columns each.
+        Several ranks may have the same row if every row is on equally many ranks. Squared
+        deviations are summed after the mean is known, to keep the digits of a small variance (Chan,
+        Golub and LeVeque 1983).
         """
         width, own = len(self.mean), slice(first_column, first_column + x.shape[1])
         sums, bounds = np.zeros((2, width)), np.full((2, width), -np.inf)
@@ -74,10 +63,7 @@ class Standardization(nn.Module):
         self.scale.copy_(torch.from_numpy(scale))
 
     def forward(self, x: Tensor, first_column: int = 0) -> Tensor:
-        """Return standardised rows, computed in float64: Tensor[m, d] in the type of x.
-
-        Not collective. `first_column`: index that column 0 of x has among all features.
-        """
+        """Return standardised rows, computed in float64, in the type of x. Not collective."""
         own = slice(first_column, first_column + x.shape[1])
         mean, scale = self.mean[own].double(), self.scale[own].double()
         out = torch.empty_like(x)
@@ -96,11 +82,7 @@ class StandardizationByType(nn.Module):
         )
 
     def fit(self, x: Tensor, transport: Transport, row_type: Tensor) -> None:
-        """Set, for every type, mean and scale from the rows of that type. Collective.
-
-        Parameters:
-            row_type (int64[m]): For every row, the index of its type.
-        """
+        """Set mean and scale of every type from its rows, given each row's type. Collective."""
         for k, each in enumerate(self.of_types):
             each.fit(x[row_type == k], transport)
 

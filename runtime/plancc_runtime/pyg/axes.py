@@ -1,8 +1,7 @@
 """Finds which axis of a function's result has the graph's rows.
 
-A function in `calls.ROW_BY_ROW` handles each row independently if the row axes of all its arguments
-become one axis of its result. Trial runs on tensors without data show this. The function must
-succeed if all row axes have the same number of rows, and fail if their numbers of rows differ.
+Trial runs on tensors without data must succeed if all row axes have equally many rows, and fail if
+not. Then the function handles each row independently.
 """
 
 from __future__ import annotations
@@ -40,13 +39,9 @@ class RowAxis(NamedTuple):
 
 
 def places_of_rows(call: Call) -> list[RowAxis] | None:
-    """Return the row axis of every tensor that a function returns.
+    """Return the row axis of every tensor that a function returns, the same on all ranks.
 
-    All ranks return the same result.
-
-    Returns:
-        An empty list if the function's result has no row axis. None if the function mixes rows, or
-        pairs a row axis with another axis that has the same size on this rank by chance.
+    [] means no row axis; None means that rows are mixed, or paired with another axis by chance.
     """
     key = call.name, *_shapes((*call.args, *call.kwargs.items()))
     with suppress(KeyError):  # if ranks are threads, another rank may clear the dictionary
@@ -99,12 +94,7 @@ def _places(call: Call) -> list[RowAxis] | None:
 def _on_shapes(call: Call, first: Spread, more: Iterable[int]) -> tuple[Any, Tensor]:
     """Run the function of a call on tensors without data, which have about `MANY` rows.
 
-    Parameters:
-        first: The first argument of the call that has a row axis.
-        more: For each argument with a row axis, a number of rows to add to `MANY`.
-
-    Returns:
-        The function's result, and the tensor without data that replaced `first`.
+    Return the result, and the tensor that replaced `first`. `more` adds rows to each row axis.
     """
     left, given = iter(more), []
 
@@ -127,14 +117,9 @@ def _on_shapes(call: Call, first: Spread, more: Iterable[int]) -> tuple[Any, Ten
 
 
 def _place(x: Tensor, given: Tensor, first: Spread) -> RowAxis:
-    """Return the row axis of x, the result of a trial run of a call.
+    """Return the row axis of x, the result of a trial run in which `given` replaced `first`.
 
-    In a trial run, tensors without data replace the arguments (see the module). Raise ValueError if
-    the entries of a row are not next to each other on this axis.
-
-    Parameters:
-        given: The first of these tensors that has a row axis.
-        first: The argument of the call that `given` replaced.
+    Raise ValueError if the entries of a row are not next to each other on this axis.
     """
     [place] = [
         RowAxis(k, size // MANY) for k, size in enumerate(x.shape) if size and size % MANY == 0

@@ -91,12 +91,7 @@ SPECIAL = names("squeeze embedding nonzero unique lstm gru batch_norm instance_n
 
 
 class Call(NamedTuple):
-    """A call of one of torch's functions.
-
-    Attributes:
-        name: Name of the function in the tables of this module.
-        func, args, kwargs: The function, its positional arguments and its keyword arguments.
-    """
+    """A call of one of torch's functions; `name` is the function's name in this module's tables."""
 
     name: str
     func: Callable[..., Any]
@@ -106,7 +101,7 @@ class Call(NamedTuple):
     def run(self) -> Any:
         """Run the function and return its result.
 
-        The result has a mark only if it is a marked argument that the function changed in place.
+        Only a marked argument that the function changed in place comes back with a mark.
         """
         return self.func(*self.args, **self.kwargs)
 
@@ -118,13 +113,7 @@ class Call(NamedTuple):
         return self.kwargs[named[0]] if named else default
 
     def dims(self, place: int, default: Any, ndim: int) -> set[int]:
-        """Return the axes, counted from 0, along which the function works.
-
-        Parameters:
-            place: Position of the argument `dim`, which names one or several axes; None names all.
-            default: Value of `dim` if the call lacks it.
-            ndim: Number of axes of the tensor.
-        """
+        """Return the axes, from 0, that the argument `dim` at position `place` names; None: all."""
         found = self.get(place, "dim", default)
         if self.name == "flip" and isinstance(found, int):
             found = self.args[1:]
@@ -139,7 +128,7 @@ class Call(NamedTuple):
 def refuse(call: Call, why: str) -> NoReturn:
     """Raise InputError for a call whose result would depend on the number of ranks.
 
-    `why`: what the call does, in words that follow its name in the message.
+    `why` says what the call does, in words that follow its name in the message.
     """
     raise InputError(
         f"`{call.name}` {why}, so its result would depend on the number of ranks; move it out of "
@@ -173,11 +162,7 @@ class _Operations(TorchDispatchMode):
 
 
 def _is_pointwise(operation: Any) -> bool:
-    """Return whether torch tags an operation as pointwise.
-
-    A tag of another operation of the same name (an overload) counts too, except for names in
-    `SUMS`.
-    """
+    """Whether torch tags an operation, or an overload outside of `SUMS`, as pointwise."""
     name = operation.overloadpacket.__name__.rstrip("_")
     if name == "scalar_tensor":  # makes a tensor of a number
         return True
@@ -206,9 +191,7 @@ def _decides(value: Any) -> Any:
 def beyond_pointwise(call: Call) -> frozenset[str]:
     """Return the names of the operations that a function runs, except pointwise operations.
 
-    To find them, the function runs on tensors without data, once for each combination of properties
-    of its arguments (`_decides`). The result is {""} if the function fails. If the function runs no
-    operation, the result is {"identity"} if it returns one of its arguments, else {""}.
+    The result is {""} if the function fails, and {"identity"} if it only returns an argument.
     """
     given = (*call.args, *chain.from_iterable(sorted(call.kwargs.items())))
     key = (call.name, *map(_decides, given))

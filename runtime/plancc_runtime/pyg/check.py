@@ -1,8 +1,7 @@
 """Checks that a network gives the same results on all ranks as on one rank.
 
-The check computes on a small subgraph, which has vertices of every rank. It runs the forward and
-the backward pass in float64, twice: once on all ranks together, by `Distributed`, and once on each
-rank alone, by plain torch. Dropout is off, because the two runs would draw different masks.
+Both run on a small subgraph with vertices of every rank, in float64; one rank uses plain torch.
+Dropout is off, because the two runs would draw different masks.
 """
 
 from __future__ import annotations
@@ -45,16 +44,13 @@ ROUNDS = 64
 class Agreement:
     """Differences between a network's results on all ranks and on one rank.
 
-    A difference of two tensors is the largest absolute difference of their entries, divided by the
-    largest absolute value that one rank computed.
+    A difference is the largest difference of entries, relative to the largest entry on one rank.
 
     Attributes:
-        vertices, edges (int): Number of vertices and of edges in the subgraph of the check.
-        outputs (float): Difference of the network's outputs.
-        gradients: Differences of gradients: of parameters, by name, and of the network's arguments,
-            by name or position.
-        first_layer: Name of the first layer, in the order of the forward pass, with outputs that
-            differ by more than 1e-9; "" if there is none.
+        vertices, edges: Numbers of vertices and edges in the subgraph of the check.
+        outputs: Difference of the network's outputs.
+        gradients: Differences of gradients, by name of the parameter or argument (or position).
+        first_layer: First layer whose outputs differ by more than 1e-9; "" without such a layer.
     """
 
     vertices: int
@@ -78,18 +74,7 @@ class Agreement:
 
 
 def check(model: nn.Module, graph: Graph | TypedGraph, *args: Any, **kwargs: Any) -> Agreement:
-    """Compare a network on all ranks with the same network on one rank. Collective.
-
-    Parameters:
-        model: The network, as in `distributed`; it does not change.
-        args, kwargs: Arguments of the network, as in `Distributed`.
-
-    Returns:
-        The differences; they are the same on all ranks.
-
-    Raises:
-        InputError: See `distributed`.
-    """
+    """Compare a network on all ranks with the same network on one rank. Collective."""
     named: dict[Any, Any] = dict(enumerate(args)) | kwargs
     kinds = Distributed(deepcopy(model), graph, 0).kinds_of(named)
     union = graph.union if isinstance(graph, TypedGraph) else graph
@@ -105,14 +90,10 @@ def check(model: nn.Module, graph: Graph | TypedGraph, *args: Any, **kwargs: Any
 def _entries_of(
     graph: Graph | TypedGraph, small: Graph, rows: Tensor, edges: Tensor
 ) -> dict[Entry, _Entries]:
-    """Return the rows and edges of the subgraph, by kind. Collective.
+    """Return the rows and edges of the subgraph `small`, by kind. Collective.
 
-    The kinds ("rows", "") and ("edges", "") are all rows and all edges. In a graph with types,
-    there is also a kind for the rows of each type and for the edges of each relation.
-
-    Parameters:
-        small: The subgraph.
-        rows, edges (bool[...]): Whether each own row and each edge of `graph` is in the subgraph.
+    The kinds ("rows", "") and ("edges", "") have all; other kinds have a type or relation each.
+    `rows` and `edges` say which own rows and edges of `graph` are in the subgraph.
     """
     union = graph.union if isinstance(graph, TypedGraph) else graph
     of_edge = torch.zeros(len(edges)).long() if union.edge_type is None else union.edge_type.cpu()
@@ -136,11 +117,7 @@ def _entries_of(
 
 
 def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Choose the subgraph: some rows of every rank, and their neighbours. Collective.
-
-    Returns:
-        bool[num_rows], bool[edges]: Whether each own row and each edge is in the subgraph.
-    """
+    """Choose rows of every rank and their neighbours: bool[num_rows], bool[edges]. Collective."""
     column, row = graph.edge_index
     chosen = torch.zeros(graph.num_rows, dtype=torch.bool)
     first = row[column >= graph.num_rows][:1]
@@ -160,13 +137,7 @@ def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
 
 
 def _at_columns(chosen: Tensor, graph: Graph) -> Tensor:
-    """Return for each column, own or halo, whether its row is chosen: bool[num_columns].
-
-    Collective.
-
-    Parameters:
-        chosen (bool[num_rows]): Whether each own row is chosen.
-    """
+    """Return whether each column's row, own or halo, is chosen: bool[num_columns]. Collective."""
     return graph.columns(chosen[:, None].to(graph.dtype))[:, 0] > 0
 
 
@@ -199,14 +170,10 @@ class _Entries(NamedTuple):
     """The rows of the subgraph on all ranks, or its edges; both are called entries.
 
     Attributes:
-        chosen (bool[...]): For each of this rank's rows (or edges) in the whole graph, whether it
-            is in the subgraph.
-        keys (int64[1, n] or int64[3, n]): Vertex of each row; or relation, source and target of
-            each edge. Entries are sorted by the last of these numbers, then by the number before
-            it, and so on.
-        order (int64[n]): For each sorted entry, its position in the list that has the entries of
-            rank 0 first, then the entries of rank 1, and so on.
-        mine (int64[...]): For each entry of this rank, its position among the sorted entries.
+        chosen (bool[...]): Which of this rank's rows or edges are in the subgraph.
+        keys: int64[1, n] vertices, or int64[3, n] relations, sources, targets; sorted by target.
+        order (int64[n]): Position of each sorted entry in the list by rank.
+        mine (int64[...]): Position of each of this rank's entries among the sorted entries.
     """
 
     chosen: Tensor
@@ -216,15 +183,7 @@ class _Entries(NamedTuple):
 
     @classmethod
     def of(cls, chosen: Tensor, keys: Tensor, transport: Transport) -> _Entries:
-        """Gather the keys of the subgraph's rows (or edges) from all ranks, and sort them.
-
-        Collective.
-
-        Parameters:
-            chosen: For each row (or edge) of this rank, whether it is in the subgraph.
-            keys (int64[1, m] or int64[3, m]): The vertex of every row that `chosen` selects; or the
-                relation, source and target of every edge that `chosen` selects.
-        """
+        """Gather and sort the keys of the chosen rows (or edges) of all ranks. Collective."""
         of_ranks = transport.gather(keys.numpy())
         whole = np.concatenate(of_ranks, axis=1)
         order = np.lexsort(whole)
@@ -238,9 +197,8 @@ class _Output(NamedTuple):
 
     Attributes:
         layer: Name of the layer; "" for the network itself.
-        of: Kind of the rows that the tensor has; None if the tensor is the same on all ranks.
+        of: Kind of the tensor's rows; None if all ranks have the same tensor.
         axis: Index of the axis that has these rows.
-        x: The tensor.
     """
 
     layer: str
@@ -254,7 +212,7 @@ class _Side(NamedTuple):
 
     Attributes:
         entries: Rows and edges of the subgraph, by kind.
-        graph: The subgraph, for the run on all ranks; None for the run on this rank alone.
+        graph: The subgraph; None for the run on this rank alone.
     """
 
     entries: Mapping[Entry, _Entries]
@@ -264,12 +222,7 @@ class _Side(NamedTuple):
     def taken(self, x: Tensor, entry: Entry) -> Tensor:
         """Return the entries of x that are in the subgraph and belong to this run. Collective.
 
-        The run on all ranks has the entries of this rank. The run on one rank has the entries of
-        all ranks.
-
-        Parameters:
-            x: Tensor whose first axis has this rank's rows or edges in the whole graph.
-            entry: Kind of these rows or edges.
+        Axis 0 of x has this rank's entries; the run on one rank gets the entries of all ranks.
         """
         here = x[self.entries[entry].chosen.to(x.device)].cpu()
         if self.graph is not None:
@@ -278,11 +231,7 @@ class _Side(NamedTuple):
         return torch.from_numpy(np.concatenate(found))[self.entries[entry].order]
 
     def ends(self, key: Key) -> Tensor:
-        """Return the edge index of a relation `key` in the subgraph, as this run numbers rows.
-
-        It is int64[2, edges]: sources and targets. In the run on all ranks it has this rank's
-        edges, in the run on one rank all edges. Collective.
-        """
+        """Return a relation's edge index, int64[2, edges], as this run numbers rows. Collective."""
         if self.graph is not None:
             return spaces_of(self.graph)[1][key].index
         types = (key[0], key[2]) if isinstance(key, tuple) else ("", "")
@@ -291,10 +240,7 @@ class _Side(NamedTuple):
         return torch.stack(rows)
 
     def share_of_sum(self, out: _Output) -> Tensor:
-        """Return this rank's share of the sum of an output.
-
-        If the output has rows, each row is weighted by a hash of its vertex.
-        """
+        """Return this rank's share of the sum of an output, weighted by hashes of the vertices."""
         x = out.x
         if out.of is None:
             return x.sum() / (1 if self.graph is None else self.transport.size)
@@ -309,9 +255,7 @@ class _Passes(NamedTuple):
 
     Attributes:
         outputs: Outputs of all layers.
-        gradients: Gradient of every argument, with the kind of the argument's entries (None if the
-            argument is the same on all ranks).
-        parameters: Gradient of every parameter.
+        gradients: Gradient of every argument, with the kind of its entries, or None.
     """
 
     outputs: list[_Output]
@@ -341,11 +285,8 @@ def _run(
 ) -> _Passes:
     """Run a forward and a backward pass in float64. The loss is a weighted sum of all outputs.
 
-    Parameters:
-        named: Arguments of the network for the whole graph, by name or position.
-        kinds: Kind of every tensor in the arguments.
-        known: For a run on one rank: outputs of the run on all ranks. They show which kind of rows
-            each output has.
+    `named` has the network's arguments for the whole graph. A run on one rank takes the kinds of
+    rows from the outputs `known` of the run on all ranks.
     """
     inner = _without_caches(model).double().train()
     outputs: list[_Output] = []
@@ -415,8 +356,7 @@ def _compared(
         Parameters:
             found: Values that all ranks computed together, with the entries of this rank.
             expected: Values that one rank computed alone, with the entries of all ranks.
-            of: Kind of the entries; None if the tensor is the same on all ranks.
-            least: Lower bound of the divisor.
+            of: Kind of the entries; None if all ranks have the same tensor.
         """
         expected = expected if of is None else expected[entries[of].mine]
         if found.shape != expected.shape:

@@ -1,9 +1,7 @@
 """Runs an unchanged network on this rank's rows of a plan.
 
-Ranks send only rows of vertices that are sources of edges. Hooks of PyTorch Geometric's `propagate`
-and `edge_updater` show which tensors a layer reads at sources, so one exchange moves the rows of
-all these tensors. If the network itself indexes a tensor by sources, a separate exchange moves the
-rows of this tensor.
+Hooks in PyTorch Geometric's layers show which tensors a layer reads at sources of edges. One
+exchange moves the rows of all these tensors.
 """
 
 from __future__ import annotations
@@ -69,9 +67,8 @@ class ArgumentKind(NamedTuple):
     """Kind of a tensor in the arguments of a network.
 
     Attributes:
-        what: "rows" (the first axis has this rank's rows), "inner rows" (the second to last axis
-            has this rank's rows), "edges" (the first axis has an entry for each edge), "ends" (the
-            tensor is an edge index), or "" (none of these).
+        what: "rows" (on the first axis), "inner rows" (on the second to last axis), "edges" (an
+            entry for each edge on the first axis), "ends" (an edge index), or "" (no such tensor).
         key: Vertex type or relation; "" for a graph without types.
     """
 
@@ -85,21 +82,15 @@ def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 1) 
         net = distributed(Net(...), graph)
         out = net(graph.features, graph.edge_index)
 
-    Call the result like the model; both have the same parameters. The result recognises its
-    arguments by their shapes:
+    Calls are collective, and both networks have the same parameters. Arguments are recognised by
+    their shapes:
 
-    - A tensor has this rank's rows if the size of its first axis is this rank's number of rows. In
-      a tensor of three or more axes, the second to last axis may have the rows instead.
+    - A tensor has this rank's rows if its first axis has this rank's number of rows. With three or
+      more axes, the second to last axis may have the rows instead.
     - A tensor int64[2, edges] is an edge index, which must number rows as `graph.edge_index` does.
-      A tensor with one entry for each edge must list the edges in the order of that edge index.
+      A tensor with an entry for each edge must have the order of that edge index.
 
-    Outputs have this rank's rows. Forward and backward pass are collective.
-
-    If the graph has types, arguments are dicts: their keys are vertex types (tensors of rows) or
-    relations (tensors of edges).
-
-        graph = plancc_runtime.open_typed("plan.h5")
-        out = distributed(HeteroNet(...), graph)(graph.x_dict, graph.edge_index_dict)
+    If the graph has types, arguments are dicts by vertex type (rows) or relation (edges).
 
     Parameters:
         model: Any module. Its parameters must be equal on all ranks (`Graph.sync_parameters`).
@@ -107,8 +98,7 @@ def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 1) 
         seed: Seed of the dropout masks; these do not depend on the number of ranks.
 
     Raises:
-        InputError: If the plan is not a row plan. A call of the network raises InputError if an
-            operation of the model cannot be exact on several ranks; the message names its layer.
+        InputError: If the plan is no row plan; in calls, if an operation cannot be exact.
     """
     if (graph.union if isinstance(graph, TypedGraph) else graph).folds:
         raise InputError(
@@ -121,14 +111,11 @@ def distributed(model: nn.Module, graph: EdgeGraph | TypedGraph, seed: int = 1) 
 class Distributed(nn.Module):
     """A network on this rank's rows; `distributed` returns an object of this class.
 
-    Parameters:
-        is_alike: Whether the caller knows that the network's parameters and constants (its other
-            tensors, arrays and floats) are equal on all ranks. If false, the ranks compare them.
+    `is_alike` says that parameters and constants are known to be equal on all ranks.
 
     Attributes:
-        model: The wrapped network.
-        step (int): Number of calls in training so far; dropout masks depend on this number.
-        recompute (bool): Whether the backward pass computes message-passing layers again.
+        step: Number of calls in training so far; dropout masks depend on this number.
+        recompute: Whether the backward pass computes message-passing layers again.
     """
 
     def __init__(
@@ -190,10 +177,7 @@ class Distributed(nn.Module):
     def _recomputed(
         self, layer: nn.Module, rules: TorchRules, forward: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """Return the output of a layer without keeping its intermediate results. Collective.
-
-        The backward pass will call `forward`, the layer's forward pass, again.
-        """
+        """Return a layer's output without keeping its intermediate results. Collective."""
         then, given = copy(rules), all_in((args, kwargs), Tensor)
         then.columns, versions = rules.columns.copy(), [version(x) for x in given]
         state = _cloned(_state_of(layer))
@@ -218,12 +202,7 @@ class Distributed(nn.Module):
         return checkpoint(run, use_reentrant=False, preserve_rng_state=False, context_fn=contexts)
 
     def _compare_passes(self, calls: list[str], drawn: int) -> None:
-        """Raise InputError if calls or random draws differed between ranks. Collective.
-
-        Parameters:
-            calls: Names of the functions that this rank called.
-            drawn: Result of `_random_state` before the forward pass.
-        """
+        """Raise InputError if calls or random draws differed between ranks. Collective."""
         transport = self._graph.transport
         shared = isinstance(transport, LocalTransport)  # threads draw from one generator
         state = transport.rank if shared else drawn
@@ -253,11 +232,7 @@ class Distributed(nn.Module):
         return InputError(f"{line}{layer}{error}")
 
     def _check_alike(self, numbers: Mapping[str, Any]) -> None:
-        """Raise InputError if the network has different values on different ranks. Collective.
-
-        Parameters:
-            numbers: Values to compare: tensors, arrays and floats of the network, by name.
-        """
+        """Raise InputError if `numbers`, values of the network, differ among ranks. Collective."""
         of_rank = {}
         for name, x in numbers.items():
             if is_lazy(x):
@@ -277,10 +252,7 @@ class Distributed(nn.Module):
     # Kinds of arguments
 
     def _marked(self, named: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Return the arguments, with a mark on every tensor of rows, edges or edge ends.
-
-        Collective. A mark says what the entries of a tensor belong to (module `marks`).
-        """
+        """Return the arguments; tensors of rows, edges or edge ends are marked. Collective."""
         found = tensors_in(named)
         shapes = tuple((path, *x.shape, x.dtype) for path, x in found)
         held = _constants_of(self.model)
@@ -299,13 +271,7 @@ class Distributed(nn.Module):
     def kinds_of(self, named: Mapping[Any, Any]) -> list[ArgumentKind]:
         """Return the kind of each tensor in the arguments, the same on all ranks. Collective.
 
-        A kind says whether a tensor has rows or edges, is an edge index, or none of these.
-        On one rank, the shape of a tensor may fit a kind by chance. So a tensor gets a kind only if
-        its shape fits the kind on all ranks.
-
-        Raises:
-            InputError: If a tensor has neither rows nor edges, but its shape differs between ranks;
-                if an edge index has a number that is not a local row; or if no tensor has rows.
+        A shape that fits a kind only on some ranks fits by chance, and does not count.
         """
         names = {k: f"argument {k}" for k in named if isinstance(k, int)}
         names |= enumerate(self._arguments)
@@ -383,9 +349,8 @@ class Distributed(nn.Module):
     def _on_columns(self, layer: Any, rules: TorchRules) -> list[Any]:
         """Return hooks of HGTConv, which concatenates the rows of all types.
 
-        Inside the layer, tensors have no marks, and have halo rows after own rows. The owners send
-        the keys and values of attention for halo rows, once for all relations. All other numbers in
-        halo rows are 0, and the layer's output has own rows only.
+        Inside the layer, tensors have no marks, and halo rows follow own rows. Only keys and values
+        of attention are sent; all other halo rows are 0.
         """
 
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
@@ -422,8 +387,7 @@ class Distributed(nn.Module):
     def _with_colours(self, layer: Any, rules: TorchRules) -> list[Any]:
         """Return hooks of WLConv, so that its colours do not depend on the number of ranks.
 
-        A colour is the number that WLConv gives to a hash of a neighbourhood. The hooks give
-        numbers to new hashes in the order of the vertices of the whole graph.
+        New hashes get their colours in the order of the vertices of the whole graph.
         """
 
         def enter(inputs: tuple[Spread, EdgeEnds], given: dict[str, Any]) -> Any:
@@ -446,12 +410,9 @@ class Distributed(nn.Module):
         return _around(layer, enter)
 
     def _on_own_rows(self, layer: Any) -> list[Any]:
-        """Return hooks of one of PyTorch Geometric's aggregations.
+        """Return hooks of one of PyTorch Geometric's aggregations, which reduces edges of own rows.
 
-        An aggregation reduces the edges of own rows, and all these edges are on this rank. If the
-        aggregation is known to handle each row independently, it gets plain tensors, without the
-        marks that say which rows they hold. In any other aggregation, tensors keep their marks, and
-        functions follow `TorchRules`.
+        Aggregations that are known to handle each row independently get tensors without marks.
         """
         pads = _pads(layer.__class__)
         is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")  # take messages
@@ -486,7 +447,7 @@ class Distributed(nn.Module):
         Parameters:
             key: The seed, and the index of this call among the network's calls in training.
             number (int64[entries], optional): Id of every entry of x; by default its position.
-            draw: Index of this dropout mask among the masks of the call.
+            draw: Index of this dropout mask in the call.
         """
         axis = x.axis if isinstance(x, Spread) else 0
         moved = plain(x).movedim(axis, 0) if x.ndim else x
@@ -501,13 +462,9 @@ class Distributed(nn.Module):
 
 
 def _fetching(layer: nn.Module, rules: TorchRules, names: str) -> Any:
-    """Return a hook of a message-passing layer, which fetches halo rows before the layer runs.
+    """Return a hook that fetches the halo rows which the layer's messages read at sources.
 
-    It fetches the halo rows of all tensors of which the layer's message function reads the rows of
-    the edges' sources.
-
-    Parameters:
-        names: Attribute of the layer that lists the arguments of its message function.
+    `names` is the attribute of the layer that lists the arguments of its message function.
     """
     suffix = "_j" if getattr(layer, "flow", "") != "target_to_source" else "_i"
     read = sorted({k[:-2] for k in getattr(layer, names, ()) if k.endswith(suffix)})
@@ -548,10 +505,7 @@ def _cloned(state: State) -> State:
 
 
 def _put(state: State) -> None:
-    """Set buffers and number-valued attributes of modules to the values in `state`.
-
-    New tensors replace the old buffers; the memory of the old buffers does not change.
-    """
+    """Set number-valued attributes, and buffers as new tensors, to the values in `state`."""
     for module, buffers, numbers in state:
         module._buffers.update(buffers)
         vars(module).update(numbers)
@@ -560,7 +514,7 @@ def _put(state: State) -> None:
 def _constants_of(model: nn.Module) -> dict[str, Any]:
     """Return a model's tensors, arrays and floats, except parameters and buffers, by name.
 
-    A float inside a list, tuple or dict is not returned.
+    Floats inside a list, tuple or dict are left out.
     """
     return {
         ".".join(map(str, (*filter(None, [name]), each, *path))): x
@@ -587,11 +541,9 @@ def _random_state() -> int:
 
 
 def _around(layer: nn.Module, enter: Enter) -> list[Any]:
-    """Register hooks that change the arguments and the output of a layer; return their handles.
+    """Register hooks that change a layer's arguments and output; return their handles.
 
-    Parameters:
-        enter: Function that is called with the arguments. It returns the new arguments, and a
-            function that maps the output.
+    `enter` maps the arguments to the new arguments and to a function that maps the output.
     """
     left: list[Callable[[Any], Any]] = []
 
@@ -609,8 +561,7 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
 def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
     """Remove the marks of a layer's arguments; the output gets the first argument's mark.
 
-    Use this function as `enter` of `_around`. It serves layers that handle each row independently,
-    although they call functions that mix rows.
+    For layers that handle each row independently, although by functions that mix rows.
     """
     x = next(iter(all_in(inputs, Mark)), None)
     return plain(inputs), given, lambda out: out if x is None else alike(out, x)
@@ -634,11 +585,7 @@ def _is_alone(layer: Any) -> bool:
 
 
 def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
-    """Return the tensors in a value, with their paths.
-
-    Raises:
-        InputError: If a tensor is in an object that is not a list, tuple, dict or dataclass.
-    """
+    """Return the tensors in a value, with their paths; raise InputError for unknown containers."""
     leaves = [*leaves_of(value)]
     for _, each in leaves:
         members = () if isinstance(each, Tensor) else getattr(each, "__dict__", {}).values()
@@ -658,8 +605,7 @@ def _path_text(path: Path) -> str:
 def _fitting(x: Tensor, rows: TypeRows | None, edges: TypeEdges | None) -> list[str]:
     """Return the values of `ArgumentKind.what` that fit the shape of a tensor.
 
-    If x has the shape of an edge index, but has a number that is not a local row, the list has
-    "beyond" too.
+    "beyond" is added if an edge index has a number that is not a local row.
     """
     found = []
     if x.ndim and edges is not None:

@@ -1,11 +1,8 @@
 """Marks on tensors.
 
-A mark says that an axis of a tensor has the rows of a graph, or that a tensor's values are row ids.
-The rows are a `TypeRows`: the rows of all vertices, or of one vertex type.
-
-A marked tensor is an object of a subclass of Tensor, with attributes. A mark does not change what
-torch computes. Outside of `rules.TorchRules`, a marked tensor acts like any other tensor, and
-results of functions have no marks.
+A mark says that an axis of a tensor has rows (a `TypeRows`), or that its values are row ids. A
+marked tensor is an object of a subclass of Tensor, and computes as any other. Outside of
+`rules.TorchRules`, results have no marks.
 """
 
 from __future__ import annotations
@@ -46,8 +43,7 @@ class Spread(Mark):
 
     Attributes:
         axis: Index of the spread axis, counted from 0.
-        of: Rows that the entries belong to; None if the entries do not belong to rows, for example
-            if there is one entry for each local edge.
+        of: Rows that the entries belong to; None for other entries, such as edges.
         each: Number of consecutive entries that belong to the same row.
     """
 
@@ -61,8 +57,7 @@ class RowNumbers(NamedTuple):
 
     Attributes:
         of: The rows to which the numbers refer.
-        is_source: Whether the numbers count own rows and then halo rows, as for sources of edges;
-            if false, they count own rows only, as for targets.
+        is_source: Whether halo rows are numbered too, after own rows, as for sources of edges.
     """
 
     of: TypeRows
@@ -73,7 +68,7 @@ class EdgeEnds(Mark):
     """A tensor of row ids: int64[...] with one end of edges, or int64[2, edges] with both ends.
 
     Attributes:
-        ends: Meaning of the ids: one item, or two items if the tensor has both ends.
+        ends: Meaning of the ids: an item for each end that the tensor has.
         relations: Indices of the relations to which the edges belong.
     """
 
@@ -102,19 +97,16 @@ class EdgeEnds(Mark):
 
 
 class Message(Spread):
-    """A tensor that has, for every edge, the source's row, or the source's row times a factor.
+    """A tensor that has, for every edge, the source's row, perhaps times a factor.
 
-    Such a tensor, rows[source] or rows[source] * factors, holds the messages of a GNN layer. Its
-    values are computed only if a function reads them.
+    The values, rows[source] * factors, are computed only if a function reads them.
 
     Attributes:
         rows (Tensor[columns, ...]): Own and halo rows.
         source: For every edge, the column of its source.
-        factors (Tensor[edges, ...] or None): Factors of the edges, in a tensor with as many axes as
-            `rows`; None if all factors are 1.
-        made (Tensor or None): Values of the tensor; None until `formed` computes them.
-        versions: How often `rows` and `factors` had been changed in place when this object was
-            made.
+        factors (Tensor[edges, ...] or None): Factors of edges, with as many axes as `rows`.
+        made: Values of the tensor; None until `formed` computes them.
+        versions: Counts of in-place changes of `rows` and `factors`, when this object was made.
     """
 
     rows: Tensor
@@ -125,10 +117,7 @@ class Message(Spread):
 
     @classmethod
     def of_rows(cls, rows: Tensor, source: EdgeEnds, factors: Tensor | None = None) -> Message:
-        """Return a message tensor (see the class) whose values are not computed yet.
-
-        Its device is "meta", so no kernel can read it.
-        """
+        """Return a message tensor on device "meta", whose values are not computed yet."""
         empty = torch.empty(len(source), *rows.shape[1:], dtype=rows.dtype, device="meta")
         if not torch.is_grad_enabled():
             rows, factors = rows.detach(), None if factors is None else factors.detach()
@@ -137,10 +126,7 @@ class Message(Spread):
         return marked(found, cls, **vars(found), **what, versions=[version(rows), version(factors)])
 
     def read(self) -> tuple[Tensor, Tensor | None]:
-        """Return `rows` and `factors`.
-
-        Raise InputError if one of the two was changed in place after this object was made.
-        """
+        """Return `rows` and `factors`; raise InputError if either has changed in place."""
         if [version(self.rows), version(self.factors)] != self.versions:
             raise InputError(
                 "the network changes rows in place between reading and summing; change a copy"
@@ -172,9 +158,8 @@ class Unknown(Mark):
 class Count(int):
     """The size of a spread axis. If a function makes a tensor of this size, its axis is spread too.
 
-    As the size of a tensor, a `Count` is the number of entries on this rank. In quotients, powers,
-    comparisons, strings, and products with a float, it is the number of entries on all ranks. So a
-    sum divided by a `Count` is the mean over all ranks.
+    As a size, a `Count` is this rank's number of entries. In quotients, powers, comparisons,
+    strings, and products with a float, a `Count` is the number on all ranks.
 
     Attributes:
         of: Rows that the entries belong to, or None, as in `Spread`.
@@ -222,41 +207,24 @@ M = TypeVar("M", bound=Mark)
 
 
 def marked(x: Tensor, kind: type[M], **what: Any) -> M:
-    """Return an alias of x with a mark, which says what an axis or the values of x refer to.
-
-    Gradients pass through the alias.
-
-    Parameters:
-        kind: Class of the mark.
-        what: Attributes of the mark.
-    """
+    """Return an alias of x, with gradient, that has a mark of class `kind`, attributes `what`."""
     found = x.as_subclass(kind)
     vars(found).update(what)
     return found
 
 
 def alike(x: Tensor, mark: M, **what: Any) -> M:
-    """Return an alias of x that is marked as the tensor `mark` is.
-
-    `what`: new values for some attributes of the mark, by name.
-    """
+    """Return an alias of x that is marked as the tensor `mark` is, but for attributes in `what`."""
     return marked(x, type(mark), **{**vars(mark), **what})
 
 
 def spread(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Spread:
-    """Return an alias of x that is marked as a `Spread`: each rank has some entries of `axis`.
-
-    The parameters become the attributes of `Spread`.
-    """
+    """Return an alias of x that is marked as a `Spread` with these attributes."""
     return marked(x, Spread, axis=axis, of=of, each=each)
 
 
 def mark_in_place(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> Tensor:
-    """Mark the object x itself, not an alias, as a `Spread`, and return x.
-
-    `axis`, `of` and `each` are the attributes of the `Spread`. Use this function for the result of
-    a function that changes x in place.
-    """
+    """Mark x itself, after a change in place, as a `Spread`, and return x."""
     x.__class__ = Spread
     vars(x).update(axis=axis, of=of, each=each)
     return x
@@ -282,19 +250,12 @@ def is_rows(x: Any, axis: int | None = None) -> TypeGuard[Spread]:
 
 
 def is_end(x: Any, is_source: bool | None = None) -> TypeGuard[EdgeEnds]:
-    """Return whether x holds one end of the edges: their sources, or their targets.
-
-    Parameters:
-        is_source: Which end x must hold: sources (True), targets (False), or either (None).
-    """
+    """Whether x holds one end of the edges: sources, targets or, if `is_source` is None, either."""
     return isinstance(x, EdgeEnds) and len(x.ends) == 1 and is_source in (None, x.ends[0].is_source)
 
 
 def plain(x: Any) -> Any:
-    """Return x, in which tensors have lost their marks (`Mark`) and are plain tensors again.
-
-    A `Message` is replaced by its values.
-    """
+    """Return x, in which marked tensors are plain tensors again, and messages have their values."""
     return changed(
         x,
         Mark,

@@ -1,7 +1,7 @@
 """Differentiable exchanges with other ranks: halo rows, sums and maxima over rows.
 
-Every rank computes the loss of its rows, and the total loss is the sum over all ranks. So the
-gradient of a sum over the ranks is the sum of all ranks' gradients.
+The total loss is the sum of all ranks' losses. So the gradient of a sum over ranks is the sum of
+all ranks' gradients.
 """
 
 from __future__ import annotations
@@ -24,35 +24,22 @@ from plancc_runtime.transport.base import Transport
 class FetchedColumns:
     """Keeps own and halo rows of tensors, so that each halo row is fetched only once.
 
-    Rows are fetched for the edges of given relations: only the halo rows that these edges read. The
-    other halo rows are fetched when edges of other relations need them. Methods that fetch are
-    collective.
+    Only halo rows that the edges of given relations read are fetched, when they are first needed.
     """
 
     def __init__(self) -> None:
         self._kept: Any = WeakTensorKeyDictionary()  # tensor to its version, columns, relations
 
     def of(self, x: Spread, read: frozenset[int]) -> Tensor:
-        """Return own rows of x, and the halo rows of x that the edges of some relations read.
-
-        The result is Tensor[..., num_columns, ...]. If nothing was fetched, it has no halo rows.
-        Collective.
-
-        Parameters:
-            read: Indices of the relations whose edges read the halo rows.
-        """
+        """Return own rows of x, and halo rows that edges of relations `read` need. Collective."""
         self.fetch([x], read)
         return self._found(x)[0]
 
     def fetch(self, tensors: Sequence[Spread], read: frozenset[int]) -> None:
-        """Fetch the halo rows that the edges of some relations read. Collective.
+        """Fetch the missing halo rows that the edges of relations `read` need. Collective.
 
-        Rows that were fetched before are not fetched again. One exchange moves the rows of all
-        tensors that have the same dtype and lack the same rows.
-
-        Parameters:
-            tensors: Tensors with rows of the same `TypeRows`.
-            read: Indices of the relations whose edges read the halo rows.
+        All tensors have the same `TypeRows`; those with equal dtype and missing rows share
+        messages.
         """
         new: dict[Any, dict[int, Spread]] = {}
         for x in tensors:
@@ -103,9 +90,7 @@ class FetchedColumns:
 def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, rows: TypeRows) -> Tensor:
     """Return the rows of x together with the fetched halo rows `came`.
 
-    Parameters:
-        places (int64[m] or None): For every fetched row, its column; None if `came` has all halo
-            rows, in the order of the columns.
+    `places` has the columns of the fetched rows, int64[m]; None if `came` has all halo rows.
     """
     if places is None:  # x may have rows of zeros after own rows
         return torch.cat([x[: rows.num_rows], came])
@@ -124,12 +109,7 @@ def _flat(x: Tensor) -> Tensor:
 def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
     """Return x in the graph's dtype. Collective.
 
-    Parameters:
-        sums: Whether the graph's dtype must also represent sums of x exactly, if x has whole
-            numbers.
-
-    Raises:
-        InputError: If the graph's dtype cannot represent the numbers, or their sums.
+    Raise InputError if the dtype cannot represent x or, if `sums`, sums of whole numbers in x.
     """
     dtype = graph.resources.dtype
     if x.dtype.is_floating_point:
@@ -153,17 +133,10 @@ def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
 
 
 def returned(y: Tensor, axis: int, index: EdgeEnds, largest: bool = False) -> Tensor:
-    """Send halo rows of y to their owners. Return own rows, to which the received rows are added.
+    """Send halo rows of y to their owners; return own rows plus the received rows. Collective.
 
-    Collective.
-
-    Parameters:
-        y (Tensor[..., num_columns, ...]): Axis `axis` has the own and halo rows of ``index.of``.
-            Rows to which no entry of `index` refers are 0.
-        largest: Whether to return the elementwise maximum instead of the sum, without gradient.
-
-    Returns:
-        Tensor[..., num_rows, ...]
+    If `largest`, the maximum replaces the sum, without gradient. Rows of y to which `index` does
+    not refer must be 0.
     """
     graph, places = index.of.halo(index.relations)
     first = (y.detach() if largest else y).movedim(axis, 0)

@@ -32,11 +32,7 @@ from plancc_runtime.transport.base import Transport
 class OverRanks(TorchFunctionMode):
     """Rules for torch's functions that combine the entries of all ranks, such as sums.
 
-    Parameters:
-        patterns: Sparsity patterns of edges, from this and earlier forward passes.
-        mask (callable): Function that applies dropout and returns the result. Its arguments are a
-            tensor, the rate, the indices of the entries (or None), and the index of the mask.
-        num_vertices: Number of vertices of the graph.
+    `mask` applies dropout to a tensor, given the rate, the entries' ids and the mask's index.
     """
 
     def __init__(
@@ -55,10 +51,7 @@ class OverRanks(TorchFunctionMode):
         self.edges: EdgeEnds | None = None  # the edge index that was last split into its ends
 
     def _reduce_by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
-        """Reduce entries that have the same index, over all ranks.
-
-        The indices are sources of edges, or indices of groups, such as the graphs of a mini-batch.
-        """
+        """Reduce entries of the same index (sources of edges, or groups) over all ranks."""
         transport, is_source = self.transport, is_end(index, True)
         whole, at = plain(call.args[0]), plain(index)
         src = plain(src) if isinstance(src, Tensor) else whole.new_tensor(src).expand(at.shape)
@@ -127,12 +120,9 @@ class OverRanks(TorchFunctionMode):
         return found
 
     def _first(self, call: Call, x: Spread, bins: Bins, ties: Tensor) -> Tensor:
-        """Return which of several equal extremes of a bin one process would find first: bool[...].
+        """Return which of each bin's equal extremes a single process would find first: bool[...].
 
-        In each bin, the result is True for this entry only, which alone gets the gradient.
-
-        Parameters:
-            ties (bool[...]): Whether each entry equals the extreme of its bin.
+        `ties` marks the equal extremes; the returned entry alone gets the gradient.
         """
         number = self._numbers(x)
         at = [-1 if k == x.axis else 1 for k in range(x.ndim)]
@@ -144,11 +134,9 @@ class OverRanks(TorchFunctionMode):
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:
-        """Return an id for every entry, int64[entries], that does not depend on the ranks.
+        """Return ids of the entries, int64[entries], in the order of a single process, or None.
 
-        If one process had all entries, their ids would ascend. The id of a row is its vertex. The
-        id of an edge is computed from its target and its source. Return None if the entries are
-        neither rows nor edges.
+        The id of a row is its vertex; an edge's id comes from both ends. Other entries have no ids.
         """
         of, edges = x.of, self.edges
         if of is not None and is_rows(x):
@@ -160,10 +148,7 @@ class OverRanks(TorchFunctionMode):
         return edges.sources.vertices[ends[row]] + self.num_vertices * target
 
     def _bins(self, axes: tuple[int, ...]) -> Bins:
-        """Return bins for a reduction over `axes`, one of which is divided among the ranks.
-
-        Entries are in the same bin if their indices differ only on these axes.
-        """
+        """Return bins for a reduction over `axes`, one of which is divided among the ranks."""
         transport = self.transport
 
         def most(x: Tensor) -> Tensor:
@@ -174,19 +159,11 @@ class OverRanks(TorchFunctionMode):
         return Bins(lambda x: summed(x.sum(axes, keepdim=True), transport), most, lambda x: x)
 
     def _total(self, size: int, of: TypeRows | None) -> int:
-        """Return the number of entries on all ranks. Collective if `of` is None.
-
-        Parameters:
-            size: Number of entries on this rank.
-            of: Rows, each of which has one entry; None if the entries do not belong to rows.
-        """
+        """Return the number of entries on all ranks; collective if `of` is None."""
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
-        """Return the number of entries of x along `axes`, over all ranks.
-
-        One of these axes is ``x.axis``, along which each rank has some of the entries.
-        """
+        """Return the number of entries of x, on all ranks, along `axes`, which have ``x.axis``."""
         size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 
@@ -214,10 +191,7 @@ class OverRanks(TorchFunctionMode):
         return self._normalized(call, x, (0, *range(2, x.ndim)))
 
     def _normalized(self, call: Call, x: Spread, axes: tuple[int, ...]) -> Tensor:
-        """Return x normalised over all ranks, separately for every channel (axis 1).
-
-        This is (x - mean) / sqrt(variance + eps) * scale + shift. Running statistics are updated.
-        """
+        """Return x normalised over all ranks per channel (axis 1); update running statistics."""
         scale, shift = call.get(3, "weight"), call.get(4, "bias")
         momentum, eps = call.get(6, "momentum", 0.1), call.get(7, "eps", 1e-5)
         mean, variance = self._mean(x, axes), self._variance(x, axes, 0)
@@ -257,14 +231,12 @@ def extreme(
 ) -> Tensor:
     """Return the largest (if `name` contains "max") or least entry of every bin.
 
-    Equal extremes share the gradient equally.
+    Equal extremes share the gradient equally. So does an equal start value, as in torch, even if
+    `own` is false.
 
     Parameters:
-        pick: Function that selects the entries that get the gradient. It maps bool[entries], true
-            for equal extremes, to bool[entries]. None: all equal extremes get it.
-        base: A start value for each bin; None if bins have none. As in torch, a start value that
-            equals the extreme shares the gradient, even if `own` is false.
-        own: Whether the extreme is taken over the entries and `base`, not over the entries alone.
+        pick: Maps bool[entries], the equal extremes, to those entries that get the gradient.
+        base: A start value for each bin, which counts as an entry if `own`; None without any.
     """
     sign = 1 if "max" in name else -1
     wide = x.detach() if x.is_floating_point() else x.long()  # int64 holds the negatives too

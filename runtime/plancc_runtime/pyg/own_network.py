@@ -39,15 +39,11 @@ from plancc_runtime.typed import TypedGraph
 
 
 class OwnNetwork(Network):
-    """A network of a user's class. See `Network` for the parameters.
+    """A network of a user's class; the constructor raises InputError if the class fails.
 
     Attributes:
-        dims: Widths of features and outputs.
         model: The object of the user's class.
         recompute: Whether the backward pass computes message-passing layers again.
-
-    Raises:
-        InputError: If the class cannot be found, or its constructor fails.
     """
 
     def __init__(
@@ -72,14 +68,7 @@ class OwnNetwork(Network):
         step: int = 0,
         kept: dict[int, Tensor] | None = None,
     ) -> Tensor:
-        """Return the outputs of own rows. See `Network.forward` for the parameters. Collective.
-
-        Only the first graph is used.
-
-        Raises:
-            InputError: If the user's code raises an error, whose traceback is added as a note; if
-                it returns outputs of a wrong shape; or if `Distributed` raises InputError.
-        """
+        """Return the outputs of own rows; only the first graph is used. Collective."""
         union, name = graphs[0], self.options.model
         assert isinstance(union, EdgeGraph)
         last = self._last.get(self.training)
@@ -110,31 +99,18 @@ class OwnNetwork(Network):
         return torch.cat([*(others | {target: out}).values()])
 
     def backward(self, loss: Tensor) -> None:
-        """Run the backward pass of this rank's share of the loss. Collective.
-
-        Raises:
-            InputError: If code outside of this package raises an error. The traceback of that
-                error is added as a note.
-        """
+        """Run the backward pass of this rank's share of the loss. Collective."""
         file = file_of(type(self.model))
         with users_errors(f"`model` {self.options.model}: its backward pass fails", file, True):
             loss.backward()
 
     def seen(self, union: EdgeGraph) -> EdgeGraph | TypedGraph:
-        """Return the graph as the class expects it: a `TypedGraph`, or `union` itself. Collective.
-
-        Parameters:
-            union: Graph with the vertices of all types.
-        """
+        """Return the graph as the class expects it: a `TypedGraph`, or `union`. Collective."""
         is_typed = union.types is not None and is_by_type(type(self.model))
         return TypedGraph(cast(Graph, union)) if is_typed else union
 
     def arguments(self, graph: EdgeGraph | TypedGraph) -> dict[str, Any]:
-        """Return the arguments of the user's `forward`, except the features. Collective.
-
-        Raises:
-            InputError: If `forward` needs an argument that the plan lacks.
-        """
+        """Return the arguments of the user's `forward`, except the features. Collective."""
         union, kind = graph.union if isinstance(graph, TypedGraph) else graph, type(self.model)
         there = available(union.plan_header, union.block, kind)
         names = forward_arguments(self.options.model, kind, there)
@@ -164,10 +140,9 @@ class OwnNetwork(Network):
 
 
 def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
-    """Return an object of the user's class.
+    """Return an object of the user's class, with weights drawn from torch's generator.
 
-    Its initial weights are drawn from torch's generator with this seed; then the state of the
-    generator is restored.
+    The generator gets this seed, and afterwards its former state.
     """
     name, kind = options.model, class_of(options.model)
     widths: list[Any] = [*dims]
@@ -196,12 +171,7 @@ def _made(options: NetworkOptions, dims: Sequence[int], seed: int) -> nn.Module:
 def _give_sizes(
     model: nn.Module, width: int | Mapping[str, int], relations: Sequence[Relation]
 ) -> None:
-    """Run the model on one row of each type, without edges, so that its lazy layers get sizes.
-
-    Parameters:
-        width: Width of the features, or a dict of widths by type if `forward` expects a dict.
-        relations: Relations of the graph.
-    """
+    """Run the model on a row of each type, without edges, so that its lazy layers get sizes."""
     without = {"index": torch.zeros(2, 0).long(), "type": torch.zeros(0).long()}
     without["weight"] = torch.zeros(0)
     _, *others = signature(model.forward).parameters
@@ -217,10 +187,7 @@ def _give_sizes(
 
 
 def available(header: Header, block: Block, model: type[nn.Module]) -> list[str]:
-    """Return the names of the arguments, besides the features, that a plan can give to `forward`.
-
-    The names are keys of `own_class.INPUTS`; `BY_TYPE` is appended if the class expects dicts.
-    """
+    """Return the names of the arguments, except the features, that a plan can give to `forward`."""
     by_type = is_by_type(model)
     there = {
         "edge_index": header.types is not None or not by_type,
@@ -232,12 +199,7 @@ def available(header: Header, block: Block, model: type[nn.Module]) -> list[str]
 
 
 def check_own(network: Network, union: Graph, x: Tensor) -> Agreement:
-    """Compare a network of a user's class with the same network on one rank. Collective.
-
-    Parameters:
-        union: Graph of all rows.
-        x: Features of own rows.
-    """
+    """Compare a network of a user's class with the same network on a single rank. Collective."""
     assert isinstance(network, OwnNetwork)
     model, graph = network.model, network.seen(union)
     first = next(iter(signature(model.forward).parameters))

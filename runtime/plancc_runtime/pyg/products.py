@@ -1,8 +1,7 @@
-"""Sums of message tensors, computed as sparse products, which store no row for each edge.
+"""Sums of message tensors (`marks.Message`), as sparse products that store no row for each edge.
 
-If a network indexes rows by sources with `index_select`, as PyTorch Geometric does, the result is a
-message tensor (`marks.Message`). The product of a message tensor and one factor for each edge is a
-message tensor too. The sum of a message tensor at the targets of edges is a sparse product.
+Indexing rows by sources with `index_select` makes a message tensor, which factors of edges may
+multiply. Its sum at the targets of edges is a sparse product.
 """
 
 from __future__ import annotations
@@ -37,11 +36,10 @@ def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
 
 
 def times_message(x: Any, y: Any) -> Message | None:
-    """Return the product of a message tensor and factors of its edges, as a `Message`.
+    """Return a message tensor times factors of its edges, or None if the arguments do not fit.
 
-    One of x and y is the message tensor; the other has the factors, and must have the same number
-    of axes. The first axes of the factors must have the same sizes as those of the message tensor;
-    all other axes must have size 1. Return None if the arguments do not fit.
+    Factors have as many axes as the message tensor: some first axes of its size, then axes of size
+    1.
     """
     message, values = (x, y) if isinstance(x, Message) else (y, x)
     if (
@@ -81,10 +79,7 @@ def is_message_sum(call: Call) -> bool:
 class _KeptPattern(NamedTuple):
     """A pattern of edges.
 
-    Attributes:
-        ends (int64[2, edges]): Sources and targets of the edges.
-        order (int64[edges] or None): Indices of the edges, sorted by target; None if the edges are
-            sorted already.
+    `ends` (int64[2, edges]) has sources and targets; `order` sorts edges by target, None if sorted.
     """
 
     ends: Tensor
@@ -104,11 +99,7 @@ class Patterns:
         self._last, self._now = self._now, []
 
     def total(self, message: Message, targets: EdgeEnds) -> Tensor:
-        """Return, for every own row, the sum of the messages that arrive: Tensor[num_rows, ...].
-
-        Parameters:
-            targets: Target of every edge.
-        """
+        """Return the sum of the messages that arrive at every own row: Tensor[num_rows, ...]."""
         rows, factors = message.read()
         at = plain(targets).flatten(1)[:, 0] if targets.ndim > 1 else plain(targets)
         ends = torch.stack([plain(message.source), at])

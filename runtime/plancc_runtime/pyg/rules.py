@@ -1,13 +1,12 @@
 """Rules for torch's functions on tensors with rows of a graph that is spread over ranks.
 
-While a network runs, `TorchRules` intercepts every call of one of torch's functions:
+While a network runs, `TorchRules` intercepts every call of torch's functions:
 
 - A function that handles each row independently runs unchanged, and its result is marked.
 - If a tensor is indexed by sources of edges, the halo rows are fetched first.
 - If entries are summed at sources of edges, the sums of halo rows are sent to the owners.
 - Sums, means and maxima over rows or edges cover all ranks.
-- Any other function of marked tensors raises InputError, since its result would depend on the
-  number of ranks.
+- Any other function of marked tensors raises InputError: its result would depend on the ranks.
 """
 
 from __future__ import annotations
@@ -49,11 +48,7 @@ from plancc_runtime.pyg.trees import all_in, changed
 
 
 class TorchRules(OverRanks):
-    """Context manager in which torch functions on marked tensors follow the rules of this module.
-
-    A mark says to which rows or edges of the graph the entries of a tensor belong (`Mark`). See
-    `OverRanks` for the parameters.
-    """
+    """Context manager in which torch functions on marked tensors follow this module's rules."""
 
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -108,10 +103,7 @@ class TorchRules(OverRanks):
     def _call_on_messages(self, call: Call) -> Any:
         """Run a function that has a message tensor (`marks.Message`) as an argument.
 
-        A message tensor has a row for every edge; the values are computed only if needed. A product
-        with factors of edges, or a sum at targets, needs no values of the message tensor. Functions
-        that only read properties, such as dtype or device, get the tensor's `rows`. All other
-        functions get its values.
+        Products with factors, sums at targets, and properties do not need the values.
         """
         if call.name in calls.SIZES:
             return self._sizes(call, call.args[0])
@@ -138,11 +130,7 @@ class TorchRules(OverRanks):
         return bool(summed(found.any().long(), self.transport) > 0)
 
     def _sizes(self, call: Call, x: Any) -> Any:
-        """Return what a call asks of a tensor with a spread axis.
-
-        This is the tensor's shape, the size of an axis, or the number of entries, each over all
-        ranks.
-        """
+        """Return a shape, a size or the number of entries, over all ranks, of a spread tensor."""
         here, of = x.shape[x.axis], x.of if is_rows(x) else None
         others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
         if call.name == "numel":
@@ -155,11 +143,7 @@ class TorchRules(OverRanks):
         return torch.Size(sizes) if dim is None else sizes[dim]
 
     def _copied(self, call: Call, x: Tensor) -> Any:
-        """Return a copy of x that is marked as x is, for example as rows of a graph (`Mark`).
-
-        The copy may have another dtype. But if x holds row numbers of ends of edges (`EdgeEnds`),
-        another dtype raises InputError.
-        """
+        """Return a copy of x that is marked as x is; refuse another dtype for ends of edges."""
         out = call.run()
         if isinstance(x, EdgeEnds) and out.dtype != x.dtype:
             refuse(call, calls.ENDS)
@@ -170,8 +154,8 @@ class TorchRules(OverRanks):
     def _made(self, call: Call) -> Any:
         """Call a function that makes a tensor of given sizes.
 
-        If a size is a `Count`, the tensor is marked as `Spread`: each rank has some of its entries.
-        If `arange` numbers all own rows, its result is marked as row numbers.
+        If a size is a `Count`, the result is a `Spread`, or row numbers for an `arange` of own
+        rows.
         """
         sizes = [*call.args, call.kwargs.get("size", call.kwargs.get("repeats"))]
         flat = [k for each in sizes for k in (each if isinstance(each, list | tuple) else [each])]
@@ -211,13 +195,9 @@ class TorchRules(OverRanks):
     # Ends of edges
 
     def _call_on_ends(self, call: Call, found: Sequence[Mark]) -> Any:
-        """Run one of torch's functions, such as `cat` or `flip`, on the ends of edges.
+        """Return the result of a torch function, such as `cat` or `flip`, on the ends of edges.
 
-        Return its result. Functions that index a tensor by the ends have another method. InputError
-        is raised if the result would depend on the number of ranks.
-
-        Parameters:
-            found: All marks among the arguments, at least one of which is an `EdgeEnds`.
+        Raise InputError if the result would depend on the number of ranks.
         """
         name, x = call.name, next(each for each in found if isinstance(each, EdgeEnds))
         ends = [*x.ends]
@@ -245,8 +225,7 @@ class TorchRules(OverRanks):
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
         """Run `stack` or `cat` on tensors that hold ends of edges.
 
-        If sources and targets are concatenated into one list, the list is marked as sources. This
-        is right, since targets are own rows, and the id of an own row is a valid source too.
+        A list of sources and targets counts as sources: ids of own rows are valid sources too.
         """
         if not all(isinstance(each, EdgeEnds) for each in parts):
             refuse(call, calls.ENDS)
@@ -306,10 +285,7 @@ class TorchRules(OverRanks):
         return refuse(call, "selects entries by several indices")
 
     def _masked(self, call: Call, x: Tensor, mask: Spread) -> Tensor:
-        """Return the entries of x at which `mask` is true.
-
-        One axis of the mask is spread over the ranks: each rank has only some of its entries.
-        """
+        """Return the entries of x at which `mask`, which is spread over the ranks, is true."""
         if (
             not isinstance(x, Spread)
             or (x.axis, x.of, x.each) != (mask.axis, mask.of, mask.each)
@@ -368,8 +344,7 @@ class TorchRules(OverRanks):
     def _check_stride(self, call: Call, x: Spread, at: Any) -> None:
         """Raise InputError unless the slice `at` selects the same edges on any number of ranks.
 
-        The edges of each row must be contiguous, and their number must be a multiple of
-        ``at.step``.
+        Each row must have contiguous edges, whose number is a multiple of ``at.step``.
         """
         edges = self.edges
         if (
@@ -387,10 +362,7 @@ class TorchRules(OverRanks):
             refuse(call, "selects only some of the entries")
 
     def _set(self, call: Call) -> None:
-        """Run ``x[key] = value``.
-
-        The key may be a mask, indices of own rows, or a key that `_sliced` accepts.
-        """
+        """Run ``x[key] = value`` for a mask, indices of own rows, or a key of `_sliced`."""
         x, key, value = call.args
         keys = key if isinstance(key, tuple) else (key,)
         first = keys[0]
@@ -410,11 +382,7 @@ class TorchRules(OverRanks):
         call.func(x, tuple(map(plain, keys)), totals(plain(value)))
 
     def _scattered(self, call: Call) -> Any:
-        """Run a function that reduces all entries with the same index to one number.
-
-        The number is their sum, mean or extreme. An index is the end of an edge, or the id of a
-        group.
-        """
+        """Run a function that reduces all entries of the same index (row or group) to a number."""
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")
         src = call.get(3, "source" if base.startswith("index") else "src")
@@ -466,10 +434,7 @@ class TorchRules(OverRanks):
         return self._row_by_row(call, found)
 
     def _row_by_row(self, call: Call, found: list[Spread]) -> Any:
-        """Run a function that handles each row independently, or a product that sums over rows.
-
-        `found` has the function's arguments that are spread over the ranks.
-        """
+        """Run a function that handles each row independently, or a product that sums over rows."""
         of = _only(call, (each.of for each in found))
         places = places_of_rows(call)
         if places is None:
@@ -535,14 +500,7 @@ class TorchRules(OverRanks):
 
 
 def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
-    """Return the `TypeRows` that all arguments of a call have; None if an argument has none.
-
-    Parameters:
-        rows: For every argument, its `TypeRows` (the graph's rows that it has), or None.
-
-    Raises:
-        InputError: If two arguments have different `TypeRows`.
-    """
+    """Return the arguments' common `TypeRows`, or None; raise InputError if there are several."""
     first, *others = rows
     if all(each is first for each in others):
         return first
@@ -560,10 +518,9 @@ def _joined_end(call: Call, ends: Sequence[RowNumbers]) -> RowNumbers:
 def _with_ends(
     call: Call, x: Tensor, ends: Sequence[RowNumbers], relations: frozenset[int]
 ) -> Tensor:
-    """Mark x as vertex numbers of one end, or of both ends, of edges; return the marked tensor.
+    """Return x marked as vertex numbers of one end, or of both ends, of edges.
 
-    If x has both ends, one of them must refer to own rows: this end has the targets. The other end
-    has the sources, which may be own rows too.
+    With both ends, an end that refers to own rows has the targets; the other has the sources.
     """
     if len(ends) != 1:
         row = int(ends[1].is_source)

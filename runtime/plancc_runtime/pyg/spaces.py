@@ -18,15 +18,12 @@ Key = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class TypeRows:
-    """This rank's rows of all vertices, or of the vertices of one type.
-
-    Columns number the own rows first, then the halo rows.
+    """This rank's rows of all vertices, or of the vertices of one type: own rows, then halo rows.
 
     Attributes:
-        graph: The graph of the rows.
         name: The vertex type; "" for a graph without types.
-        num_rows, total (int): Number of own rows, and number of rows on all ranks.
-        vertices (int64[num_columns]): Vertex of every column.
+        num_rows, total: Number of own rows, and number of rows on all ranks.
+        vertices (int64[num_columns]): Vertex of every own and halo row.
     """
 
     graph: LocalGraph | TypedGraph
@@ -38,11 +35,7 @@ class TypeRows:
     def halo(
         self, read: frozenset[int], here: frozenset[int] = frozenset()
     ) -> tuple[LocalGraph, Tensor | None]:
-        """Return a graph that exchanges halo rows of this type, and the columns of these rows.
-
-        The columns are None if the graph exchanges all halo rows. See `TypedGraph.halo_of` for the
-        parameters.
-        """
+        """Return a graph that exchanges halo rows of this type, and their columns, None for all."""
         if isinstance(self.graph, TypedGraph):
             return self.graph.halo_of(self.name, read, here)
         return self.graph, None
@@ -55,7 +48,6 @@ class TypeEdges:
     Attributes:
         index (int64[2, edges]): Sources and targets of the edges.
         sources, targets: Rows to which the sources refer, and rows to which the targets refer.
-        relation: Index of the relation.
     """
 
     index: Tensor
@@ -64,19 +56,15 @@ class TypeEdges:
     relation: int
 
     def marked(self, index: Tensor) -> EdgeEnds:
-        """Return `index` marked as sources and targets of edges of this relation (`EdgeEnds`).
-
-        Parameters:
-            index (int64[2, m]): Sources and targets of some of the edges.
-        """
+        """Return `index`, int64[2, m], marked as sources and targets of edges of this relation."""
         ends = RowNumbers(self.sources, True), RowNumbers(self.targets, False)
         return marked(index, EdgeEnds, ends=ends, relations=frozenset({self.relation}))
 
 
 def spaces_of(graph: EdgeGraph | TypedGraph) -> tuple[dict[Key, TypeRows], dict[Key, TypeEdges]]:
-    """Return this rank's rows of every vertex type, and its edges of every relation. Collective.
+    """Return this rank's rows by vertex type, and its edges by relation. Collective.
 
-    If the graph has no types, both dicts have the key "".
+    Without types, both dicts have the key "".
     """
     rows: dict[Key, TypeRows] = {}
     edges: dict[Key, TypeEdges] = {}

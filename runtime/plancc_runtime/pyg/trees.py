@@ -32,10 +32,7 @@ def _parts(value: Any) -> list[tuple[Any, Any]] | None:
 
 
 def leaves_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield every object inside nested lists, tuples, dicts and dataclasses, with its path.
-
-    The lists, tuples, dicts and dataclasses themselves are left out.
-    """
+    """Yield the objects inside nested lists, tuples, dicts and dataclasses, with their paths."""
     parts = _parts(value)
     if parts is None:
         yield path, value
@@ -44,10 +41,7 @@ def leaves_of(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def all_in(value: Any, kind: type[T] | tuple[type[T], ...]) -> list[T]:
-    """Return the objects of class `kind` inside nested lists, tuples, dicts and dataclasses.
-
-    If `kind` has several classes, return the objects of all these classes.
-    """
+    """Return the objects of these classes inside nested lists, tuples, dicts and dataclasses."""
     if isinstance(value, kind):
         return [value]
     if isinstance(value, SINGLE):
@@ -57,13 +51,7 @@ def all_in(value: Any, kind: type[T] | tuple[type[T], ...]) -> list[T]:
 
 
 def changed(value: Any, kind: type[T], change: Callable[[T], Any]) -> Any:
-    """Return a copy of the value in which every object of class `kind` is replaced.
-
-    If the value contains no such object, return the value itself.
-
-    Parameters:
-        change: Function that maps each object to its replacement.
-    """
+    """Return the value, or a copy in which `change` replaces every object of class `kind`."""
     if isinstance(value, kind):
         return change(value)
     parts = _parts(value) or []

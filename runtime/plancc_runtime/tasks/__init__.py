@@ -34,12 +34,7 @@ def task_of(header: Header, options: TrainOptions) -> LearningTask:
 
 
 def learns_links(header: Header, options: TrainOptions) -> bool:
-    """Return whether the task is link prediction. Not collective.
-
-    Raises:
-        InputError: If the task is link prediction and the plan has no links, or if an option
-            does not fit the task.
-    """
+    """Whether the task is link prediction; raise InputError without links. Not collective."""
     links = options.task == "links" or (options.task == "auto" and header.links is not None)
     if links and header.links is None:
         raise InputError(

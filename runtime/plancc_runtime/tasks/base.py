@@ -29,8 +29,8 @@ class LearningTask:
     """The task that predicts the labels or targets of vertices.
 
     Attributes:
-        network (dict of str to object): Fields of `NetworkOptions` that the task sets, by name.
-        learnt (slice): Range of the vertices that the run predicts.
+        network: Fields of `NetworkOptions` that the task sets, by name.
+        learnt: Range of the vertices that the run predicts.
         target: Type of these vertices; None if the plan has no types.
     """
 
@@ -57,13 +57,7 @@ class LearningTask:
             raise InputError(f"{self.options.setting('target')} needs a plan with vertex types")
 
     def joined(self, part: Part, plan: str) -> Part:
-        """Return the slice with the vertex data of all types in common arrays. Not collective.
-
-        A slice without types is returned unchanged.
-
-        Parameters:
-            plan: The plan's name, for messages.
-        """
+        """Return the slice with the vertex data of all types in common arrays. Not collective."""
         return part
 
     def ordered(self, part: Part) -> Part:
@@ -94,11 +88,7 @@ class LearningTask:
             )
 
     def is_validated(self, data: LocalData) -> bool:
-        """Return whether the run must keep track of the best validation loss.
-
-        Raises:
-            InputError: If an option needs a validation loss, and there is no validation vertex.
-        """
+        """Whether the run must keep track of the best validation loss."""
         options, there = self.options, data.split_sizes.get("val", 0) > 0
         needed = [f"`patience` {options.patience}"] * (options.patience is not None)
         needed += [f"`schedule` {options.schedule}"] * (options.schedule in WATCHFUL)
@@ -119,20 +109,11 @@ class LearningTask:
         return LocalGraph(block, resources)
 
     def checked(self, block: Block, resources: Resources) -> Block:
-        """Check the block, and return it with the edge data that `graph` needs. Collective.
-
-        The edge data are entries of `Block.columns`.
-        """
+        """Check the block, and return it with the edge data that `graph` needs. Collective."""
         return block
 
     def find_target(self, file: PlanFile) -> str | None:
-        """Return the type of the vertices that a run on this plan predicts.
-
-        The result is None if the plan has no types.
-
-        Raises:
-            InputError: If no type can be chosen.
-        """
+        """Return the type of the vertices that a run on this plan predicts; None without types."""
         return None
 
     def known(self, data: LocalData) -> dict[str, np.ndarray]:

@@ -1,7 +1,7 @@
 """Links of mini-batches for link prediction.
 
-The owner of a link's source holds the link, and gets the row of the target from the target's
-owner. The seed vertices of a mini-batch are the ends of its links and of its negatives.
+The owner of a link's source has the link, and gets the target's row from its owner. The seed
+vertices of a mini-batch are the ends of its links and of its negatives.
 """
 
 from __future__ import annotations
@@ -28,15 +28,13 @@ from plancc_runtime.transport.row_numbers import Rounds, send_numbers, sending_l
 class LinkBatch(Seeds):
     """This rank's share of a mini-batch for link prediction.
 
-    `rows` has the own rows that are ends of the batch's links and negatives, including the links
-    and negatives of other ranks. In the mean loss, a negative counts as much as a link.
+    `rows` has the own rows that are ends of links and negatives, on any rank. In the mean loss, a
+    negative counts as much as a link.
 
     Attributes:
-        ends: First the links, then the negatives, whose sources this rank owns. Sources and targets
-            are positions in `rows`; received targets follow after `rows`.
+        ends: Links, then negatives, of own sources, as positions in `rows` and received targets.
         num_links: Number of links in `ends`.
-        apart (int64[2, k] or None): Nonzeros that are left out of the blocks. For each, its local
-            row and the vertex of its column. None if no nonzero is left out.
+        apart (int64[2, k] or None): Row and column's vertex of each nonzero that blocks leave out.
     """
 
     ends: Ends
@@ -67,12 +65,8 @@ class LinkBatch(Seeds):
 class LinkBatches:
     """Draws the training links of a slice, one mini-batch after another.
 
-    The constructor is collective.
-
-    Parameters:
-        part: The slice of a row plan.
-        options: Options of the run. If `exclude_links` is set, the edges of a mini-batch's links
-            are left out of the blocks of this mini-batch, in both directions.
+    The constructor is collective. If the option `exclude_links` is set, a mini-batch's blocks leave
+    out the edges of its links, in both directions.
     """
 
     def __init__(
@@ -129,14 +123,10 @@ class LinkBatches:
         return LinkBatch(seeds, len(links), pairs, ends, len(own), apart)
 
     def _ends_of(self, negatives: Int64Array, total: int, epoch: int) -> tuple[Int64Array, ...]:
-        """Return the negatives whose sources this rank owns, as three arrays int64[k]. Collective.
+        """Return the mini-batch's negatives whose sources this rank owns. Collective.
 
-        The arrays have the row of the source, the rank of the target, and the target's row there.
-
-        Parameters:
-            negatives (int64[m]): The mini-batch's negatives, as indices among the negatives of the
-                epoch.
-            total: Number of negatives in an epoch.
+        Each has the source's row, the target's rank and the target's row there: int64[k] each.
+        `negatives` are indices among the `total` negatives of the epoch.
         """
         n = self._directory.num_vertices
         source, target = ends_of_negatives(negatives, n, total, (self._seed, epoch))
@@ -148,15 +138,10 @@ class LinkBatches:
     def _set_apart(
         self, own: Int64Array, column: Int64Array, exchange: Exchange
     ) -> Rounds[Int64Array]:
-        """Return `LinkBatch.apart`: the nonzeros in own rows that are edges of links. Collective.
+        """Return `LinkBatch.apart`: for links u to v, nonzeros (u, v) and (v, u) in own rows.
 
-        For a link from u to v, these are the nonzeros (u, v) and (v, u).
-
-        Parameters:
-            own (int64[m]): This rank's links in the mini-batch, as positions among its training
-                links.
-            column (int64[m]): For every link, the column of its target.
-            exchange: Exchange by which this rank receives the targets that other ranks own.
+        Collective. `own` has this rank's links, as positions among its training links, and `column`
+        their targets; `exchange` fetches targets of other ranks.
         """
         source, target = self._source[own], self._target[own]
         vertex, rows = self._vertices[source], self._num_rows
@@ -181,10 +166,7 @@ class LinkBatches:
 
 
 def _found(numbers: Int64Array, ascending: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Find the `numbers` that are in the sorted array `ascending`.
-
-    Return the positions of these numbers in `numbers` and in `ascending`: int64[k] each.
-    """
+    """Return the positions, in both arrays, of their common numbers: int64[k] each."""
     at = np.searchsorted(ascending, numbers)
     inside = np.flatnonzero(at < len(ascending))
     found = inside[ascending[at[inside]] == numbers[inside]]

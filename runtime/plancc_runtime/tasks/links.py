@@ -1,7 +1,7 @@
 """The task of link prediction: a decoder computes the score of a pair from the network's outputs.
 
-The links are in the plan. In every epoch, new *negatives* are drawn for training: pairs of vertices
-that the loss treats as pairs without a link.
+The links are in the plan. New *negatives*, pairs that the loss treats as pairs without a link, are
+drawn in every epoch.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ class LinkPairs(LearningTask):
     def load(self, part: Part, resources: Resources, plan: str) -> LocalData:
         """Return this rank's training data. Collective.
 
-        All rows are in split "train". All labels are 0, and are not used. The sizes of the splits
-        are the numbers of their links, without negatives.
+        All rows are in split "train", with unused labels 0. Sizes of splits are numbers of links.
         """
         links, options, device = part.links, self.options, resources.device
         transport, per_link = resources.transport, 1 + options.negatives
@@ -121,11 +120,7 @@ class LinkLearner(Learner):
         self._drawn: dict[int, Ends] = {}
 
     def words(self, epoch: int) -> int:
-        """Return the words that all ranks send in an epoch for the ends of pairs. Collective.
-
-        These are the rows of targets, their gradients, and the look-ups of negatives in the
-        directory.
-        """
+        """Return the words that all ranks send in an epoch for the ends of pairs. Collective."""
         asked = np.unique(self._drawn_in(epoch)[1])
         others = np.count_nonzero(~np.isin(asked, self._vertices))
         width = 2 * self.options.hidden  # forward and back
@@ -135,10 +130,7 @@ class LinkLearner(Learner):
         return int(found[0])
 
     def _drawn_in(self, epoch: int) -> tuple[Int64Array, Int64Array]:
-        """Return the sources and the targets of this rank's negatives in an epoch, as vertices.
-
-        This rank owns the sources.
-        """
+        """Return an epoch's negatives as vertices: sources, which this rank owns, and targets."""
         n, seed = self.directory.num_vertices, self.options.seed
         return drawn_negatives(self._vertices, n, self._negatives, (seed, epoch))
 
@@ -154,12 +146,8 @@ class LinkLearner(Learner):
     def score(self, x: Tensor, pairs: Int64Array) -> tuple[Int64Array, Tensor]:
         """Score the pairs whose sources are rows of this rank. Collective.
 
-        Parameters:
-            x (Tensor[num_rows, width]): The network's outputs.
-            pairs (int64[m, 2]): Source and target of each pair, as vertices; the same on all ranks.
-
-        Returns:
-            The positions of these pairs in `pairs`, int64[k], and their scores, Tensor[k].
+        Return the positions of these pairs, int64[k], and their scores, Tensor[k]. The pairs,
+        int64[m, 2], are the same on all ranks.
         """
         places = np.flatnonzero(np.isin(pairs[:, 0], self._vertices))
         order = np.argsort(self._vertices)
@@ -179,13 +167,8 @@ class LinkLearner(Learner):
     def _split_scores(self, split: str, x: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
         """Return the scores of a split's links, then of its negatives. Collective.
 
-        Parameters:
-            x (Tensor[num_rows, width]): The network's outputs.
-            epoch: Epoch whose negatives are scored in the split "train".
-
-        Returns:
-            Tensor[m]: The scores.
-            bool[m]: Whether each score is a link's score.
+        The second result says which scores belong to links, bool[m]. Negatives for "train" are
+        drawn in `epoch`.
         """
         numbers, ends = self._fixed[split]
         found, links = self._decoder(*ends.rows(x)), len(numbers[0])
@@ -230,10 +213,9 @@ class LinkLearner(Learner):
     ) -> Float64Array:
         """Return sums over the links of a split on all ranks: float64[1 + len(HITS)].
 
-        Let r be the position of a link, from 1, if the link and its own negatives are sorted by
-        score, highest first. Among equal scores, r is the mean of the best and the worst position.
-        The first sum is the sum of 1 / r. Then follows, for every K in
-        `HITS`, the number of links with r <= K.
+        Let r be a link's position, from 1, among the link and its negatives, highest score first.
+        Among equal scores, r is the mean of the best and the worst position. The sums are of 1 / r
+        and, for every K in `HITS`, of r <= K.
         """
         number, _ = self._fixed[split][0]
         by_link = scores[~truth].reshape(len(number), self._per_link)
@@ -245,13 +227,7 @@ class LinkLearner(Learner):
 
 
 def edge_remarks(header: Header, num_links: int) -> list[str]:
-    """Return a remark if many of the negatives that training draws are edges; else an empty list.
-
-    Negatives are pairs of vertices that training treats as pairs without a link.
-
-    Parameters:
-        num_links: Number of training links.
-    """
+    """Return a remark if many of the negatives that training draws are edges, else nothing."""
     n = header.num_vertices
     edges = header.num_nonzeros - n * header.self_loops
     share = max(edges, num_links * (1 if header.directed else 2)) / n**2

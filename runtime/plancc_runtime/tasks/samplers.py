@@ -35,11 +35,7 @@ def task_sampler(
 ) -> tuple[Sampler, Population]:
     """Return the sampler of a task, and the population from which it draws mini-batches.
 
-    The population lacks the pattern of the graph. Not collective.
-
-    Parameters:
-        given: Options of the sampler, by name. If a value is None, the value for which the plan was
-            compiled is used.
+    Not collective. An option None in `given` means the value for which the plan was compiled.
     """
     _check_fanouts(task, task.has_types)
     options, n = task.options, task.header.num_vertices
@@ -81,10 +77,7 @@ def _link_sampler(task: LinkPairs, plan: Plan, given: dict[str, Any]) -> tuple[S
 def _relation_sampler(
     task: TypedVertices, plan: Plan, given: dict[str, Any]
 ) -> tuple[Sampler, Population]:
-    """Return the sampler for a plan with types, and its population: the vertices to draw from.
-
-    The sampler "neighbour" draws neighbours for each relation separately.
-    """
+    """Return the sampler, which draws per relation, and the vertices to draw from."""
     sampler, population = task_sampler.dispatch(LearningTask)(task, plan, given)
     _check_fanouts(task, type(sampler) is NeighbourSampler)
     if type(sampler) is not NeighbourSampler:
@@ -109,10 +102,7 @@ def task_seeds(
 ) -> SeedDraws | None:
     """Return the object with which the task draws the seeds of batches. Collective.
 
-    The result is None if the sampler draws the seeds.
-
-    Parameters:
-        learner: The task's learner. Its method `hold` must have been called.
+    None if the sampler draws the seeds. The learner's method `hold` must have been called.
     """
     return None
 

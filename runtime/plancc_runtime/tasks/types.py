@@ -60,15 +60,7 @@ class TypedVertices(LearningTask):
     def joined(self, part: Part, plan: str) -> Part:
         """Return the slice with the vertex data of all types in common arrays; not collective.
 
-        All features get the width of the widest type's features; columns that a type lacks are 0.
-        Vertices of the target type keep their labels and masks. Other vertices count as unlabelled.
-
-        Parameters:
-            plan: The plan's name, for messages.
-
-        Raises:
-            InputError: If no target type can be chosen, or if a type that a layer reads has no
-                features.
+        Narrow features are padded with 0. Only vertices of the target type keep labels and masks.
         """
         if self.network:
             return part
@@ -129,13 +121,7 @@ class TypedVertices(LearningTask):
         return block
 
     def find_target(self, file: PlanFile) -> str | None:
-        """Set and return `target`: the name of the vertex type that a run on this plan predicts.
-
-        It is the type that the user chose or, without a choice, the only type with labels.
-
-        Raises:
-            InputError: If no type can be chosen.
-        """
+        """Set and return `target`: the name of the vertex type that a run on this plan predicts."""
         labelled = []
         for k, name in enumerate(self.types.names):
             labelled += [name] * any(file.has(f"vertex_data/{key}_of_{k}") for key in LABELS)
@@ -145,14 +131,7 @@ class TypedVertices(LearningTask):
     def _choose(self, labelled: list[str], plan: str) -> None:
         """Set `target` to the type that the user chose, or else to the only type with labels.
 
-        Parameters:
-            labelled: Names of the types with labels.
-            plan: The plan's name, for messages.
-
-        Raises:
-            InputError: If the user chose a type that is unknown, or that has no labels although
-                other types have labels. Also if the user chose no type, and there is no type
-                with labels, or more than one.
+        Raise InputError without such a type, or if labels exist, but not for the chosen type.
         """
         types, target = self.types, self.options.target
         self.target = labelled[0] if target is None and len(labelled) == 1 else target
@@ -173,14 +152,7 @@ class TypedVertices(LearningTask):
         raise InputError(f"{plan}: {said}")
 
     def _describe(self, widths: Mapping[str, int], plan: str) -> TypesOfNetwork:
-        """Return what a network needs to know: types, feature widths, relations, target type.
-
-        This method also sets the attributes `network` and `learnt`.
-
-        Parameters:
-            widths: For every type with features, the width of the features.
-            plan: The plan's name, for messages.
-        """
+        """Return types, feature widths, relations and target type; set `network` and `learnt`."""
         types, options, target = self.types, self.options, self.target
         assert target is not None
         if not widths:  # features are random
@@ -207,13 +179,8 @@ def with_weights(
 ) -> Convolution:
     """Return a copy of the convolution; its `weights` counts the weights of the whole network.
 
-    Parameters:
-        file: The plan with types for which the network is built.
-        dims: Widths d_0..d_L of the network.
-        target: Type whose vertices are predicted; None: the only type with labels.
-
-    Raises:
-        InputError: In the cases that `TypedVertices.joined` names.
+    `dims` has the network's widths d_0..d_L. Without a `target`, the only type with labels is
+    predicted.
     """
     options = TrainOptions(target=target, random_features=dims[0], layers=len(dims) - 1)
     task = TypedVertices(file.header, options)
@@ -230,10 +197,7 @@ def with_weights(
 
 
 def _as_saved(network: TypesOfNetwork, init: str | PathLike[str] | None) -> TypesOfNetwork:
-    """Return `network` with types and relations in the order of the saved weights `init`.
-
-    If the weights are for other types or relations, `network` is returned unchanged.
-    """
+    """Return `network` with types and relations in the order of the weights `init`, if possible."""
     saved = read_description(init)[0] if init is not None else None
     if not saved or not isinstance(saved.get("types"), dict) or not saved["types"]:
         return network

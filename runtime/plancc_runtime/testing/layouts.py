@@ -1,7 +1,4 @@
-"""Tests that compare a layout with the dense matrix; the tests of a new layout inherit them.
-
-All ranks draw the same dense rows from a seed, so that each rank can compute the right results.
-"""
+"""Tests that compare a layout with the dense matrix; the tests of a new layout inherit them."""
 
 from __future__ import annotations
 
@@ -37,15 +34,11 @@ class Layout:
     """A layout of a matrix on some ranks.
 
     Attributes:
-        num_ranks: Number of ranks.
         make: Collective function that returns a rank's graph in this layout.
-        dense (mapping of str to float64[n, n]): The dense matrix for each kind of values in
-            `plancc.plan.layers.COEFFICIENTS`; rows and columns are vertices.
-        share: Factor by which a rank multiplies the gradient of the product: 1 / number of ranks
-            that compute the same loss.
+        dense (mapping of str to float64[n, n]): Dense matrix for each name in `COEFFICIENTS`.
+        share: Factor of the product's gradient: 1 / number of ranks with the same loss.
         options: Fields of `Resources` that are not at their defaults, by name.
-        width, columns: Shape of the weight matrix that rows are multiplied by. If a process grid
-            divides the columns of rows, both must be at least its number of process columns.
+        width, columns: Shape of the weight matrix; on grids, at least the process columns.
     """
 
     num_ranks: int
@@ -63,12 +56,10 @@ class _Answer(NamedTuple):
 
     Attributes:
         rows: Vertices of the rank's rows.
-        columns: Two arrays of column indices: which columns of the operand the rank has, and which
-            columns of the product with a weight.
+        columns: Indices of the operand's columns on the rank, and of the product's columns.
         product, adjoint: The rank's rows of the product, and of the operand's gradient.
         weight: The rank's share of the weight's gradient; zeros if the product has no weight.
-        counted: Counters of the transport, forward and backward.
-        told: Counters that the graph predicts, forward and backward.
+        counted, told: Traffic forward and backward: counted by the transport, and predicted.
     """
 
     rows: npt.NDArray[np.int32]
@@ -145,8 +136,7 @@ def _operands(
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return dense rows H, a weight matrix W, and the gradient of the result of a product.
 
-    `how` is the method of `LayerGraph` that computes the product. The result is A H for "product",
-    and a product of A, H and W for other methods.
+    `how` is the method of `LayerGraph` for the product: A H for "product", else of A, H and W.
     """
     n = len(next(iter(layout.dense.values())))
     random = np.random.default_rng(n)
@@ -172,10 +162,7 @@ def _answers(
     dtype: torch.dtype = torch.float64,
     overlap: bool = True,
 ) -> list[_Answer]:
-    """Compute a product twice on all ranks; return every rank's results of the second product.
-
-    The second product reuses the exchanges of the first product.
-    """
+    """Return every rank's results of a second product, which reuses the exchanges of a first."""
     asked = (name, how, dtype, overlap)
     if asked in layout._known:
         return layout._known[asked]

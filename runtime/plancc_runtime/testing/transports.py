@@ -1,7 +1,4 @@
-"""Checks for a new transport: inherit `TransportTests`, or call the functions on every rank.
-
-All ranks draw the same messages from a seed, so that each rank knows what it must receive.
-"""
+"""Checks for a new transport: inherit `TransportTests`, or call the functions on every rank."""
 
 from __future__ import annotations
 
@@ -55,10 +52,7 @@ def check_exchanges(
     make: Callable[..., Channel] | None = None,
     device: str = "cpu",
 ) -> None:
-    """Check several exchanges in flight at once, over several rounds.
-
-    In half of an exchange's rounds, ranks call `arrivals`; in the other rounds, only `finish`.
-    """
+    """Check several exchanges in flight at once, over several rounds."""
     make, rank, size = make or transport.exchange, transport.rank, transport.size
     random = np.random.default_rng(seed)
     cases = []

@@ -1,8 +1,8 @@
 """The interface of all transports, channels and groups.
 
-A *buffer* is a C-contiguous numpy array or tensor that the caller has made. A send buffer must not
-change between `send` and `finish`. A receive buffer must not be used between `start` and its
-arrival. A channel is made once for its buffers, and is used for any number of rounds:
+A *buffer* is a C-contiguous numpy array or tensor of the caller. A send buffer must not change
+between `send` and `finish`; a receive buffer must not be used between `start` and its arrival. A
+channel is made once for its buffers, and is used for any number of rounds:
 
     channel = transport.exchange(sends, receives)     lists of (peer, buffer); nothing moves yet
     channel.start()                                   begins a round: posts its receives
@@ -11,19 +11,17 @@ arrival. A channel is made once for its buffers, and is used for any number of r
     for k in channel.arrivals(): ...                  receives[k] is complete (order of arrival)
     channel.finish()                                  ends the round; the send buffers are free
 
-`send` never blocks. It must be called for every send of a round before the first call of
-`arrivals`, because a transport may launch all messages of a round at the last send (NCCL). If the
-order of arrival does not matter, `arrivals` need not be called.
+`send` never blocks. All sends of a round come before the first call of `arrivals`, because a
+transport may launch all messages at the last send (NCCL). `arrivals` need not be called.
 
-A *group* is made once by all of its members (`Transport.subgroup`), and used any number of times.
-All methods of a group are collective: its members call the same methods in the same order. Buffers
-are contiguous. A buffer and its copy have the same size, and so do buffers that are added. A method
-`start_...` begins an operation, and `wait` ends it. A member may have several operations in flight,
-and must end them in the order in which it began them. If two ranks have several groups in common,
-or have messages of an exchange in flight, both must begin all of this work in the same order.
+A *group* is made once by all of its members (`Transport.subgroup`). All of its methods are
+collective, and buffers that are copied or added have the same size. A method `start_...` begins an
+operation, and `wait` ends it; members end operations in the order in which they began them. If two
+ranks share several groups, or have an exchange in flight, both begin all of this work in the same
+order.
 
-A group counts in `Transport.traffic` the words that must arrive, in whichever way MPI or
-torch.distributed sends them. With g members:
+A group counts in `Transport.traffic` the words that must arrive, however MPI or torch.distributed
+sends them. With g members:
 
     broadcast(m words)        the root sends m words to each of the g - 1 other members
     reduce_sum                every other member sends m words to the root
@@ -33,11 +31,11 @@ torch.distributed sends them. With g members:
     alltoall                  every member sends one buffer to each other member
     allreduce_sum(m words)    every member counts one reduction of m words, and no message
 
-A message is one buffer from one rank to another; a buffer of more than `Transport.max_words` words
-is several messages. Empty buffers do not count. No message goes from a member to itself.
+A buffer of more than `Transport.max_words` words is several messages; an empty buffer, or a buffer
+to the member itself, is none.
 
-Every wait has a limit: after `Transport.timeout` seconds a rank prints the ranks that it still
-waits for, and the job ends (see `transport.watchdog`).
+After `Transport.timeout` seconds of waiting, a rank prints the ranks that it still waits for, and
+the job ends (see `transport.watchdog`).
 """
 
 from __future__ import annotations
@@ -116,17 +114,13 @@ class Pending:
 class Group(ABC):
     """A group: some ranks of a transport, called members, and their collectives.
 
-    A method raises ValueError, on one member alone, if a buffer is not contiguous, if the number of
-    buffers is not the number of members, or if there is no member `root`.
-
-    Subclasses define the abstract methods, whose names begin with an underscore. These methods get
-    flat buffers, and need not count traffic. They are called only if this member sends or receives
-    words; some of the buffers may be empty.
+    A method raises ValueError on the one member that gives wrong buffers or a wrong `root`.
+    Subclasses define the methods that begin with an underscore. These get flat buffers, need not
+    count traffic, and are called only on members that send or receive words.
 
     Attributes:
         ranks: The members' ranks in the transport, ascending and distinct.
-        rank (int): This member's position among the members.
-        size (int): Number of members.
+        rank: This member's position among the members.
     """
 
     def __init__(self, transport: Transport, ranks: Sequence[int]) -> None:
@@ -148,8 +142,7 @@ class Group(ABC):
     def start_reduce_sum(self, buffer: Buffer, root: int) -> Pending:
         """Begin to replace the root's `buffer` by the sum of all members' buffers.
 
-        Afterwards, the content of the other members' buffers is undefined. `root` is a position
-        among the members.
+        The other members' buffers are undefined afterwards. `root` is a position among the members.
         """
         [data] = self._checked([buffer], 1, root)
         from_others = [(k, data) for k in self._others()]
@@ -164,30 +157,22 @@ class Group(ABC):
             self._allreduce_sum(data)
 
     def start_allgather(self, pieces: Sequence[Buffer]) -> Pending:
-        """Copy every member's own piece to all other members.
-
-        Member k sends its own piece, ``pieces[k]``; all members receive it as their ``pieces[k]``.
-        The pieces may differ in size, but ``pieces[k]`` has the same size at all members.
-        """
+        """Begin to copy ``pieces[k]`` of every member k, of any size, to all other members."""
         data, others = self._checked(pieces, self.size), self._others()
         sends, receives = [(k, data[self.rank]) for k in others], [(k, data[k]) for k in others]
         return self._allgather(data) if self._counted(sends, receives) else Pending()
 
     def reduce_scatter_sum(self, pieces: Sequence[Buffer]) -> None:
-        """Add up ``pieces[k]`` of all members, for every k; member k gets the sum.
+        """Replace ``pieces[k]`` at member k by the sum of all members' ``pieces[k]``, for every k.
 
-        The sum replaces ``pieces[k]`` at member k. There, the content of all other pieces is
-        undefined afterwards.
+        The other pieces at member k are undefined afterwards.
         """
         data, others = self._checked(pieces, self.size), self._others()
         if self._counted([(k, data[k]) for k in others], [(k, data[self.rank]) for k in others]):
             self._reduce_scatter_sum(data)
 
     def start_alltoall(self, sends: Sequence[Buffer], receives: Sequence[Buffer]) -> Pending:
-        """Send ``sends[k]`` to member k, and receive ``receives[k]`` from member k, for every k.
-
-        What a member sends to itself is copied, and is not a message.
-        """
+        """Begin to send ``sends[k]`` to member k, and to receive its buffer in ``receives[k]``."""
         out, back = self._checked(sends, self.size), self._checked(receives, self.size)
         if len(out[self.rank]) != len(back[self.rank]):
             raise ValueError("what a member sends to itself and what it receives differ in size")
