@@ -4,8 +4,7 @@
     header    JSON: {"value": a tree of plain values, "arrays": [[dtype, shape], ...]}
     the rest  the bytes of the arrays, in C order, one after the other
 
-In the tree, a tuple is {"tuple": [...]}, a dictionary is {"dict": {...}}, and array k is {"array":
-k}.
+In the tree, a tuple is {"tuple": [...]}, a dict is {"dict": {...}}, and array k is {"array": k}.
 """
 
 from __future__ import annotations
