@@ -62,8 +62,7 @@ class Links:
         ranks_per_node: Number of ranks of a node; rank r is on node ``r // ranks_per_node``.
         inside, between: Links between ranks of one node, and of different nodes.
         injection: Bytes per second that a node sends to others while it receives as many.
-        overlap: Speed of messages while their rank computes, as a share of the speed while it
-            waits.
+        overlap: Speed of messages while their rank computes, as a share of their speed otherwise.
         cores: Number of ranks of a node that compute at full speed; more ranks share the cores.
         slowness: Seconds of every rank, alone on a core, for one second of work on this computer.
         collective: Function that returns the seconds of a collective, once all members have joined.

@@ -209,7 +209,7 @@ class RecordingTransport(LocalTransport):
             self._keeps = before
 
     def keep(self, filled: Sequence[Buffer], moves: bool) -> None:
-        """Record integers that arrived in `filled`; if nothing `moves`, fill in recorded integers."""
+        """Record the integers that arrived in `filled`; without `moves`, fill in recorded ones."""
         if not self._keeps:
             return
         whole = [buffer for buffer in filled if str(buffer.dtype).endswith(("int32", "int64"))]

@@ -128,7 +128,7 @@ def mean_step(
     num_ranks: int | None,
     drawn: dict[str, Any],
 ) -> BatchPrediction:
-    """Predict the steps on the mini-batches `numbers`, counted from 0; return the mean step.
+    """Return the predicted mean step on the mini-batches `numbers`, counted from 0.
 
     `drawn` has the options of the sampler, and the random seed.
     """
