@@ -178,7 +178,7 @@ def _versions() -> Iterator[Check]:
 
 
 def _dependencies() -> dict[str, tuple[str, bool]]:
-    """Return, by package, the extra that installs it or "", and whether every machine needs it."""
+    """Return, by package, the extra that installs it (or ""), and whether all machines need it."""
     found: dict[str, tuple[str, bool]] = {}
     lines: list[str] = []
     with suppress(metadata.PackageNotFoundError):  # a source tree that is not installed

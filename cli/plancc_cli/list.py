@@ -42,7 +42,7 @@ def _about(declared: type) -> str:
 def _of_class(
     declared: type, fields: Iterable[Field[Any]], flag_of: Callable[[str], str] = options.flag_of
 ) -> dict[str, Any]:
-    """Return facts about a class: "what", "about" and "options" (helps by flag).
+    """Return facts about a class: "what", "about" and "options" (help by flag).
 
     "what" is the first sentence of the docstring, and "about" the docstring without attributes.
     """

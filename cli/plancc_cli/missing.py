@@ -36,7 +36,7 @@ def imports_of(program: str) -> Iterator[None]:
 
 
 def require(user: str, *libraries: str, advice: str = "") -> None:
-    """Raise BackendUnavailable if a library of the feature `user` is missing; end with `advice`."""
+    """Raise BackendUnavailable if a library for `user` is missing; `advice` ends the message."""
     for name in libraries:
         if find_spec(name) is None:
             raise BackendUnavailable(f"{user} needs {name}: pip install 'plancc[report]'{advice}")

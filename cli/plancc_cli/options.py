@@ -64,9 +64,8 @@ def option_of(
 ) -> click.Option:
     """Return the option of a field; its value is None if the option is not given.
 
-    If fields of the same name (`others`) have other types, the value is a string, which `of_class`
-    converts. In `settings`, ``otherwise`` replaces the default in the help, where `who` names the
-    classes with this option.
+    If the fields `others`, of the same name, have other types, the value is a string (see
+    `of_class`). ``otherwise`` in `settings` replaces the default in the help.
     """
     kind = kind_of(field) if len({kind_of(each) for each in (field, *others)}) == 1 else "str"
     types = {"int": int, "float": float, "Path": click.Path()}
@@ -327,8 +326,7 @@ def parsed_pairs(
 ) -> dict[str, str] | None:
     """Return the values of strings ``NAME=VALUE`` by name; None if there are no strings.
 
-    `divide` splits a string at "=", and `rename` changes every name. Only the name `empty` may lack
-    a value.
+    `divide` splits at "=", `rename` changes every name, and only the name `empty` needs no value.
     """
     found: dict[str, str] = {}
     for text in given:
@@ -344,7 +342,7 @@ def parsed_pairs(
 def shares(needed: str, most: float | None = None) -> dict[str, Any]:
     """Return arguments of `click.option` for a value that is a comma-separated list of numbers.
 
-    If `most` is not None, the numbers must be in 0..`most`. `needed` describes the form in errors.
+    If `most` is not None, the numbers must be in 0..`most`.
     """
 
     def parse(
@@ -414,7 +412,7 @@ NAMED = pairs("NAME=VALUE", rename=lambda name: name.replace("-", "_")) | {"meta
 def convolution_of(model: str, choices: Mapping[str, Any], has_types: bool = False) -> Convolution:
     """Return the convolution of a model of `plancc-run`, with the options in `choices`.
 
-    torch is imported only for other packages' convolutions, and for several vertex types. Raises
+    torch is imported only for several vertex types, and for convolutions of other packages. Raises
     InputError for the user's own class, whose words are unknown.
     """
     from plancc.plan.convolutions import CONVOLUTIONS, Convolution

@@ -109,7 +109,7 @@ def command(
 
 
 def _edges(plan: Plan, name: str, texts: tuple[str, ...]) -> Any:
-    """Return the file that --add or --remove names, or None; with types, the files by relation."""
+    """Return the file that --add or --remove names, or None; by relation for a plan with types."""
     if plan.header.types is not None:
         return options.parsed_pairs(f"--{name}", texts, "RELATION=EDGES: the plan has types")
     if len(texts) > 1:

@@ -88,7 +88,7 @@ class Progress:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Mark the statements as stage `name`; the compiler takes this method as its observer."""
+        """Context manager of the stage `name`; the compiler takes this method as its observer."""
         outer = self._stage, self._found, self._start
         words = WORDS.get(name, name)
         inside = f"{self._stage}, {words}" if self._stage else words
@@ -165,7 +165,7 @@ def progress(budget: float | None = None) -> Iterator[Progress]:
 
 @contextmanager
 def warn_on_stderr(program: str = "plancc") -> Iterator[None]:
-    """Print warnings on stderr at once; rank 0 also prints that kernels are being compiled."""
+    """Context manager: warnings go to stderr at once; rank 0 also says that kernels compile."""
     from plancc.errors import PlanccWarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:

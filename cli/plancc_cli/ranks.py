@@ -46,8 +46,7 @@ class RankJob:
     ) -> int:
         """Call ``work(transport)`` on all ranks, and return the exit code.
 
-        If `ranks` is None, a launcher has started the ranks; else, they are threads. Timeout 0 is
-        no limit.
+        A launcher has started the ranks, or `ranks` threads are used. A timeout of 0 is no limit.
         """
         try:
             if math.isnan(timeout):
@@ -64,9 +63,8 @@ class RankJob:
     def together(self, transport: Transport, work: Callable[[], None]) -> int:
         """Do `work` on all ranks, and return the exit code, the same on all ranks. Collective.
 
-        Rank 0 prints an error that all ranks have raised through `Transport.agree`, or alike in a
-        user's class. A rank with an error of its own prints it and ends the job, because other
-        ranks wait.
+        Rank 0 prints an error that all ranks raised. A rank with another error prints it and ends
+        the job, because the other ranks wait.
         """
         try:
             work()
@@ -130,9 +128,8 @@ class RankJob:
 def said_alone(sentence: str) -> str:
     """Return the sentence about an error, for a rank that cannot reach the other ranks.
 
-    Every rank but 0 first waits for `ALONE` seconds: if all ranks have this error, rank 0 prints
-    it, and the launcher kills the other ranks. A rank that survives adds its number to the
-    sentence.
+    Ranks except 0 first wait `ALONE` seconds: if all ranks have this error, rank 0 prints it, and
+    the launcher kills the others. A rank that survives adds its number.
     """
     rank, _ = launch.announced()
     if rank == 0:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def print_comparison(reports: Sequence[Report], baseline: str | None = None) -> None:
-    """Print a table with a column for each plan, with ratios to the plan at path `baseline`.
+    """Print a table with a column for each plan.
 
-    Without `baseline`, ratios are to an even random partition.
+    Ratios are to the plan whose path is `baseline`, or to an even random partition.
     """
     base = next((report for report in reports if report.path == baseline), None)
     print_table(comparison_table(reports, base))

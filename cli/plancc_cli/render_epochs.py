@@ -55,10 +55,9 @@ def epoch_words(times: EpochTimes) -> str:
 
 
 def _limits(seconds: float, bound: float, exchange: float) -> str:
-    """Return a phrase with the percentages of an epoch lost in the exchange of rows and imbalance.
+    """Return the percentages of an epoch that the exchange of rows and the imbalance take.
 
-    `bound` is the seconds of an epoch with balanced computation and without exchange of rows. A
-    percentage below 0.1% is left out.
+    `bound` is the seconds of an epoch with balanced computation and without exchange of rows.
     """
     exchange = min(exchange, seconds - bound)
     shares = (exchange, "exchange of rows"), (seconds - bound - exchange, "imbalance")

@@ -143,7 +143,7 @@ def step_line(result: TrainResult) -> str:
 def chosen_epochs(outline: RunOutline) -> set[int]:
     """Return the indices of the epochs that the table shows: all, or about `MOST_ROWS`.
 
-    A selection has the last epoch, and evenly spaced epochs, if possible evaluated epochs.
+    The last epoch is shown; evaluated epochs are preferred.
     """
     epochs = range(outline.first_epoch, outline.options.epochs)
     every = outline.options.eval_every

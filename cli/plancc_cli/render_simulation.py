@@ -31,8 +31,7 @@ def print_prediction(
 ) -> None:
     """Print predicted times by layer, direction and step, then the words and the memory.
 
-    `bound` is the seconds with balanced computation and without exchange of rows. `what` is "epoch"
-    or "step".
+    `bound` is the seconds with balanced computation and without exchange of rows.
     """
     schedule, machine = prediction.schedule, prediction.machine
     ranks = schedule.num_ranks
@@ -85,7 +84,7 @@ def machine_words(machine: Machine, ranks: int, where: str) -> str:
 
 
 def _steps(prediction: Prediction, what: str) -> Table:
-    """Return a table of predicted times, by layer, direction and step; `what` names the total."""
+    """Return a table of predicted times by layer, direction and step; `what` names the total."""
     names = list(dict.fromkeys(each.step for each in prediction.steps))
     names = [step for step in prediction.of_rank if step in names]
     a_step = "an epoch" if what == "epoch" else f"a {what}"

@@ -82,8 +82,7 @@ def answering(program: str, work: Callable[[], object]) -> None:
 def open_streams() -> None:
     """Open the null device in place of every closed standard stream.
 
-    Otherwise the next opened file would get the stream's number, and native code would print into
-    it.
+    Otherwise native code would print into the next opened file, which gets the stream's number.
     """
     while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(null, True)

@@ -146,7 +146,7 @@ def show(result: Prediction, basis: Basis, bound: float, per_rank: bool, **words
 def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[float, ...], int]:
     """Return the shares of training, validation and test vertices, and the seed that draws them.
 
-    Raises InputError if the pass `DEAD_ROWS` is off: other passes do not depend on the shares.
+    Raises InputError unless the pass `DEAD_ROWS` is on: no other pass depends on these shares.
     """
     from plancc_runtime.options import TrainOptions
 

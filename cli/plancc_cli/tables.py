@@ -53,8 +53,7 @@ def _entries(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of CSV, without inner mappings: names of their entries are joined with dots.
 
-    A list becomes a string with commas, and a truth value "true" or "false". Lists of mappings or
-    of lists are left out.
+    A list becomes a string with commas; a list of mappings or of lists is left out.
     """
     found: dict[str, Any] = {}
     for name, value in _entries(row):
@@ -73,7 +72,7 @@ def _plain(value: Any) -> Any:
 def rows_of(columns: Mapping[str, Any], number: str) -> list[dict[str, Any]]:
     """Return rows, one mapping each, from lists of equal length by column.
 
-    Columns may be in inner mappings. The added column `number` counts the rows from 0.
+    The added column `number` counts the rows from 0.
     """
     lists = dict(_entries(columns))
     rows = zip(*lists.values(), strict=True)

@@ -40,7 +40,7 @@ class View:
 
 
 def place_of(rows: Tensor, outputs: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return which of `rows` (ascending) a view computes, and their places in its outputs."""
+    """Return which of `rows` (ascending) a view computes, and their places in `outputs`."""
     if outputs is None:
         return rows, rows
     if torch.equal(rows, outputs):  # for instance the seeds of a mini-batch

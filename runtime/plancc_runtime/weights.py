@@ -33,8 +33,8 @@ Shapes = dict[str, tuple[int, ...]]
 def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndarray]:
     """Return the arrays with these names and shapes in an ``.npz``; not collective.
 
-    Raises InputError if an array is missing or not finite, and before it reads an array of another
-    shape, which may not fit into memory.
+    Raises InputError if an array is missing, has another shape (before it is read), or is not
+    finite.
     """
     name, arrays = fspath(path), {}
     with _opened(path) as file:
@@ -118,7 +118,7 @@ def _opened(path: str | PathLike[str]) -> Iterator[Any]:
 def _headers(
     file: Any, path: str | PathLike[str]
 ) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Return shape and dtype of every array, unread; InputError if the file lacks their bytes."""
+    """Return shape and dtype of every array without reading it; InputError if bytes are missing."""
     found = {}
     for key in file.files:
         entry = file.zip.getinfo(key if key in file.zip.NameToInfo else f"{key}.npy")

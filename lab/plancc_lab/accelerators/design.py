@@ -1,7 +1,6 @@
 """Descriptions of sparse accelerators, as dataclasses and as TOML files.
 
-Data that are read again are on chip: in `OutputTiles` for designs with buffers, in a `Cache` for a
-processor.
+On chip are data that are read again: `OutputTiles`, or the `Cache` of a processor.
 """
 
 import os

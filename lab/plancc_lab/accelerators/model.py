@@ -41,8 +41,7 @@ MOST_SLICE_WIDTHS = 4096
 class Aggregations:
     """Neighbour aggregations of one graph.
 
-    The share of outputs that masks keep is about 0.5 for dropout and for ReLU (Wan et al. 2025,
-    section 3.2.1).
+    Dropout and ReLU keep about 0.5 of the outputs (Wan et al. 2025, section 3.2.1).
 
     Attributes:
         vertices, nonzeros: Rows and nonzeros of A; rounded figures such as 1.81e9 are allowed.

@@ -75,8 +75,8 @@ def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
 def fitted(epochs: Sequence[EpochSeconds], draws: Sequence[DrawSeconds] = ()) -> Compute:
     """Return the rates with the least sum of squared relative errors of the times.
 
-    At least three epochs are needed, with different widths and numbers of rows, and no draws or at
-    least three.
+    Raises InputError for fewer than three epochs. Without `draws`, rates of drawing keep their
+    defaults.
     """
     if len(epochs) < 3:
         raise InputError(f"{len(epochs)} epochs: at least three are needed to fit three rates")

@@ -180,11 +180,10 @@ class Calibration:
 
     Attributes:
         transport: How messages were sent: "threads", "mpi", ...; "one rank" if there were none.
-        threads: Threads per rank.
         cores: Cores per node.
         memory: Bytes per rank.
         inside, between: Links between ranks of one node, and of different nodes, or None.
-        broadcast, allreduce: "ring" or "tree", whose modelled time is nearer; None for one rank.
+        broadcast, allreduce: "ring" or "tree", the better model of the measured time, or None.
         spread: Relative difference of longest and shortest sample; large if other programs ran.
     """
 
@@ -218,8 +217,8 @@ def calibrate(
 ) -> Calibration:
     """Measure sparse products, epochs and messages on all ranks at once. Collective.
 
-    `report` is called with the name of the next stage. Raises InputError if `threads` is not in
-    1..1024, or the nodes do not have equally many consecutive ranks.
+    `report` is called with the name of the next stage. All nodes must have equally many consecutive
+    ranks.
     """
     check_threads(threads)
     say = report or (lambda stage: None)
@@ -279,8 +278,7 @@ class _Watch:
     def seconds(self, *cycles: Sequence[Callable[[], None]]) -> Array:
         """Return, for every list of functions, the mean seconds of one call. Collective.
 
-        A list does the same work on different operands. Samples of the lists alternate. The results
-        are medians over samples, and means over ranks.
+        Samples of the lists alternate. The results are medians over samples, and means over ranks.
         """
         repeats = []
         for cycle in cycles:
@@ -384,7 +382,7 @@ def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> Measured
 
 
 def _draw_times(watch: _Watch, seeds: int, fanout: int) -> MeasuredDraws:
-    """Return means per mini-batch while every rank draws mini-batches of its own. Collective."""
+    """Return mean sizes and times of mini-batches, while every rank draws its own. Collective."""
     transport, alone = watch.transport, SingleTransport()
     rows, random = DRAWN_ROWS, np.random.default_rng(transport.rank)
     pattern = _pattern(random, rows, rows, 8 * rows)
@@ -449,8 +447,7 @@ def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link
 def _shapes(watch: _Watch, link: Link | None) -> tuple[str, str] | tuple[None, None]:
     """Return the algorithms of broadcast and all-reduce, "ring" or "tree". Collective.
 
-    The modelled time of the algorithm is nearer to the measured time. Without `link`, both are
-    None.
+    Each is the better model of the measured time. Without `link`, both are None.
     """
     members = watch.transport.size
     if link is None:

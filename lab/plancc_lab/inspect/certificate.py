@@ -78,8 +78,7 @@ class Certificate:
 def with_certificate(given: Report) -> Report:
     """Return the report with a certificate: a lower bound on the volume of row plans.
 
-    The bound holds for all parts that are at most as large as this plan's largest part. Raises
-    InputError for an edge or a grid plan.
+    The bound holds for parts that are at most as large as this plan's largest part.
     """
     with PlanFile(given.path) as file:
         file.check_row_plan("a certificate")

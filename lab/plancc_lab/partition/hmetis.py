@@ -25,8 +25,7 @@ _FORMATS = (0, 1, 10, 11)
 def read_hmetis(path: StrPath, *, allow_large: bool = False) -> Hypergraph:
     """Return the hypergraph of a file, plain or .gz; without vertex weights every vertex weighs 1.
 
-    `allow_large` accepts a header that declares far more than the file's size suggests. An
-    InputError names file, line and value.
+    `allow_large` accepts a header that declares far more than the file's size suggests.
     """
     with open_file(path):
         size = os.path.getsize(path)

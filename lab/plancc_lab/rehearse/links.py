@@ -30,8 +30,8 @@ class Link:
 class RecordedCollective(NamedTuple):
     """One collective of a group.
 
-    A reduction to a root is recorded as a broadcast, and a reduce-scatter as an all-gather, because
-    they take the same time.
+    A reduction to a root is recorded as a broadcast, and a reduce-scatter as an all-gather: they
+    take the same time.
 
     Attributes:
         kind: "broadcast", "allreduce", "allgather" or `replay.MEETING`.

@@ -173,8 +173,7 @@ class RecordingTransport(LocalTransport):
     ) -> Pending:
         """Record that a collective begins; if messages are really sent, begin the collective.
 
-        The sizes of `buffers` are recorded, and `filled` receives the result. Without `groups`, all
-        ranks are one group.
+        `filled` receives the result. Without `groups`, all ranks are one group.
         """
         groups = groups or (tuple(range(self.size)),)
         own = next(number for number, ranks in enumerate(groups) if self.rank in ranks)

@@ -309,9 +309,8 @@ class _Shared:
 class _Node:
     """Cores and ports that the ranks of a node share.
 
-    `pace` is the speed of every rank that computes; `pace.done` is the work that a rank could have
-    done at this speed. `computing` has, by rank, the value of `pace.done` at which its computation
-    ends.
+    `pace` is the speed of every rank that computes, and `pace.done` the work of a rank at this
+    speed. `computing` has the value of `pace.done` at which a rank's computation ends.
     """
 
     shared: tuple[_Shared, _Shared] = field(default_factory=lambda: (_Shared(), _Shared()))
@@ -324,8 +323,8 @@ class _Node:
 class _Rank:
     """The steps of a rank, and how far the rank has come.
 
-    `pace` is the speed of the rank's two ports. `goes_on` returns whether a wait is over; it is
-    None while the rank works.
+    `pace` is the speed of the rank's two ports; `goes_on` returns whether the wait, if any, is
+    over.
     """
 
     number: int

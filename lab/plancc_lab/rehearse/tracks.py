@@ -29,7 +29,7 @@ class Track(NamedTuple):
 def write_tracks(path: str | PathLike[str], tracks: Iterable[Track], plan: str) -> None:
     """Write a timeline as trace events in JSON. Each track becomes a process of the trace.
 
-    `plan` is the content hash of the plan; the file has it as otherData/plan.
+    `plan` is the plan's content hash; the file has it as otherData/plan.
     """
     entries = [entry for number, track in enumerate(tracks) for entry in _entries(number, track)]
     content = {"traceEvents": entries, "displayTimeUnit": "ms", "otherData": {"plan": plan}}

@@ -225,8 +225,7 @@ def matrix(
 ) -> Chart:
     """Return a picture of the nonzeros of a matrix.
 
-    `texts` are `what` and `note` of the chart. Lines are drawn before the rows and columns
-    `borders`.
+    `texts` are `what` and `note` of the chart; lines are drawn before these rows and columns.
     """
     (axes,) = panels_of(SQUARE, SQUARE + 0.4)
     _pixels(axes, density, span_of([density]), "a pixel")
@@ -353,7 +352,7 @@ def _epochs(axes: Any) -> None:
 def epoch_times(letter: str, log: RunLog) -> Chart:
     """Return a chart with a bar for every epoch, stacked by phase.
 
-    It does not show the predicted time, because the run may differ in ranks, widths and machine.
+    Predicted times are not shown: the run may differ in ranks, widths and machine.
     """
     count = len(log.epoch)
     size = max(1, -(-count // MOST_EPOCHS))

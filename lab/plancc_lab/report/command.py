@@ -124,8 +124,7 @@ def _left_behind(
 ) -> tuple[RunLog | None, Timeline | None]:
     """Return log and timeline of a run of a plan, or None for a file that is not given.
 
-    Raises InputError for a timeline with missing ranks, ranks that the plan lacks, or epochs that
-    the log lacks.
+    Raises InputError if the timeline has ranks that the plan lacks, or epochs that the log lacks.
     """
     from plancc_lab.report.runs import read_log, read_timeline
 

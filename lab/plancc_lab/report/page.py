@@ -1,7 +1,6 @@
 """The page of a report: its contents, and the template that shows them.
 
-The template escapes all text from files. The content security policy forbids that the page loads
-data or runs scripts.
+The template escapes all text from files, and the page's security policy forbids scripts.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class Section:
 
 
 def render(plans: Sequence[Planned], command: str) -> str:
-    """Return the HTML of a page about plans, at most as many as there are `LETTERS`.
+    """Return the HTML of a page about at most as many plans as there are `LETTERS`.
 
     `command` is the command line that made the page.
     """
@@ -193,8 +192,7 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
 def _beside_first(reports: Sequence[Report]) -> list[tuple[str, list[tuple[str, str, float]]]]:
     """Return key figures of several plans: for each figure, a name and an entry per plan.
 
-    An entry has the value, the ratio to the first plan's value ("" for the first plan), and the
-    percentage of the greatest value.
+    An entry has the value, its ratio to the first plan's, and its percentage of the greatest.
     """
     figures = [(words, [getattr(r.metrics, name) for r in reports]) for name, words in KEY_FIGURES]
     figures.append(("predicted epoch", [report.epoch.seconds for report in reports]))

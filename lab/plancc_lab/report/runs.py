@@ -328,7 +328,7 @@ def _opened(name: str) -> Any:
 
 
 def _whole_text(name: str) -> str:
-    """Return a timeline's text, read in pieces; a file above `LARGEST_TRACE` bytes is refused."""
+    """Return a timeline's text, read in pieces: a file that is too large is refused early."""
     pieces, length = [], 0
     with _opened(name) as stream:
         while piece := stream.read(1 << 20):

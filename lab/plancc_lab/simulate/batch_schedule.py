@@ -59,17 +59,17 @@ class Bits:
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
         """Return how many words tell owners which halo rows a block needs.
 
-        The result has two entries: summary words, and words of bits. `used` has the nonzeros of the
-        block, as a matrix of all rows.
+        The result has two entries, summary words and words of bits. `used` has the block's
+        nonzeros.
         """
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 
     def of_walks(self, sampler: WalkSampler, key: np.uint64, visited: Int32Array) -> list[Pairs]:
         """Return the numbers of words that random walks send, one entry per round of messages.
 
-        A walk that crosses to another rank costs two words, and every message costs one more
-        (`plancc_runtime.layouts.draws.WalkDraws`). After the last step, bits tell which of an
-        owner's visited rows other ranks use.
+        A walk that crosses to another rank costs two words, a message one more
+        (`plancc_runtime.layouts.draws.WalkDraws`). In the end, bits tell which visited rows other
+        ranks use.
         """
         n, walks, found = len(self._owner), np.arange(sampler.num_roots), []
         roots = sampler.roots(n, key)
@@ -107,8 +107,7 @@ class Bits:
     def _needed(self, matrix: Graph) -> Int64Array:
         """Return the halo rows of all parts as ascending keys.
 
-        The key of a row is (part * num_parts + owner) * n + place: the part reads the row, n is the
-        number of all rows, and place is in plan order.
+        The key is (part that reads * num_parts + owner) * (number of rows) + place in plan order.
         """
         part = np.repeat(self._owner, matrix.row_nonzeros()).astype(np.int64)
         owner = self._owner[matrix.indices]
@@ -163,9 +162,8 @@ def live_in_batch(
 ) -> LiveBatch:
     """Return the rows, nonzeros and messages of a step of a row plan on a mini-batch.
 
-    If `idle`, layers also compute rows that the next layer does not read. If owners draw the
-    neighbours of their rows, `bits` counts the words between them; None if every rank draws the
-    whole batch.
+    If `idle`, layers also compute rows that the next layer does not read. `bits` is None if every
+    rank draws the whole batch.
     """
     n, rows, nonzeros = len(owner), *np.zeros((2, num_parts), np.int64)
     layers: list[Tables] = []

@@ -112,9 +112,9 @@ def predict_batches(
 ) -> BatchPrediction:
     """Return the predicted training steps on some mini-batches; warn if they are too small.
 
-    In training with the same seed, mini-batch k is drawn for step k. ``owners_draw(sampler,
-    tables)`` returns whether each owner draws the neighbours of its rows; else every rank draws the
-    whole mini-batch. Parts are merged onto `num_ranks` ranks; None for one rank per part.
+    In training with this seed, mini-batch k is drawn for step k. ``owners_draw(sampler, tables)``
+    returns whether owners draw the neighbours of their rows; else every rank draws the whole
+    mini-batch.
     """
     if not 1 <= len(numbers) <= MOST:
         raise InputError(f"`batches` {len(numbers)}: give 1 to {MOST:,}")
@@ -181,7 +181,7 @@ def predict_batches(
 
 
 def _num_training(plan: Plan) -> int:
-    """Return the number of training vertices; if the plan has labels, only with a label."""
+    """Return the number of training vertices; of a plan with labels, only labelled vertices."""
     data = plan.vertex_data
     found = np.ones(plan.num_vertices, np.bool_) if data.train_mask is None else data.train_mask
     if data.labels is not None:

@@ -69,9 +69,8 @@ def sweep(
 ) -> Sweep:
     """Return the predicted epochs of all models on all numbers of ranks.
 
-    If a model does not allow a number of ranks, the cell has the reason. Only models for which
-    `compile` searches by default use the effort. `balance` is for row plans; edge plans balance
-    nonzeros. Raises InputError if no cell has a prediction.
+    A cell without prediction has the reason. Only models for which `compile` searches by default
+    use the effort. Edge plans balance nonzeros, whatever `balance` is.
     """
     options = replace(options, dims=tuple(predictor.dims), machine=predictor.machine)
     shared = None if balance is None else Balance.parse(balance, options.dims)

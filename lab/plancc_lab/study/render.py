@@ -45,8 +45,8 @@ RATIO = "_ratio"
 def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str]:
     """Return the names of columns in a comma-separated string; [] if there is no string.
 
-    Raises InputError for an unknown or repeated name, for ratios without baseline, and for the
-    forms "json" and "csv", which always have all columns.
+    Raises InputError for unknown or repeated names, for ratios without baseline, and for forms
+    "json" and "csv".
     """
     if text is None:
         return []

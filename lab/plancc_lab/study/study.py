@@ -58,17 +58,14 @@ Key = list[str | int]
 class Row:
     """Figures of one plan of a study.
 
-    `epoch_seconds`, `random_epoch_seconds` and `bound_seconds` are predicted epochs: of the plan,
-    of a random partition, and with even work and no exchange of rows. `search_seconds` and
-    `seconds` are wall-clock times of the search and of the compilation, without reading the graph
-    and compiling kernels.
+    `epoch_seconds`, `random_epoch_seconds` and `bound_seconds` are predicted: for the plan, for a
+    random partition, and for even work without exchange. `search_seconds` and `seconds` are
+    wall-clock times of search and compilation.
 
     Attributes:
         graph: Name of the graph's file.
         vertices, nonzeros: Sizes of the graph after reading, before it is normalised.
         figures: Figures by name, including `plancc.plan.metrics.Metrics.figures`; None if unknown.
-        sha256: Content hash of the plan.
-        notes: Warnings of the compiler.
         why: Reason why the compilation failed; "" if there are figures.
     """
 

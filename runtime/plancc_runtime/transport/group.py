@@ -148,7 +148,7 @@ class LibraryGroup(MessageGroup):
 class GroupTransport(Transport):
     """A transport whose ranks are the members of a group; peers are positions among the members.
 
-    The method `cores_per_rank` is collective over all ranks of the group's own transport.
+    `cores_per_rank` is collective over all ranks of the group's transport, not only over the group.
     """
 
     def __init__(self, group: Group) -> None:

@@ -137,8 +137,7 @@ class LocalTransport(Transport):
     def wait(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
         """Wait until ``done()`` is true; ``what()`` says what the rank waits for.
 
-        The caller holds the lock. Raises TransportError after the timeout, or if another rank
-        failed.
+        The caller holds the lock. Raises TransportError after the timeout or another rank's error.
         """
         group, deadline = self._group, time.monotonic() + self.timeout
         group.waiting[self.rank] = what
@@ -188,7 +187,7 @@ class Threads:
             self.conditions[rank].notify()
 
     def fail(self, error: BaseException, rank: int | None) -> None:
-        """Make all ranks end after an error of `rank`, or of all ranks if `rank` is None."""
+        """Make all ranks end after an error: of `rank` alone, or of all ranks if `rank` is None."""
         with self.lock:
             if self.error is not None:
                 return

@@ -17,8 +17,7 @@ Addressed = Sequence[tuple[int, Buffer]]  # buffers, each with the rank at its o
 class Traffic:
     """Counters of what one rank has sent and received; a word is one number of any dtype.
 
-    Reductions are not messages. Fields `..._between` count what goes to other nodes, and the other
-    fields count this too.
+    Reductions are not messages. Fields without `_between` also count what goes to other nodes.
     """
 
     messages_sent: int = 0

@@ -45,8 +45,7 @@ def swapped(
 ) -> list[npt.NDArray[Any]]:
     """Send ``pieces[k]`` to rank k; return a list whose item k is from rank k. Collective.
 
-    On all ranks, dtypes are equal, and shapes apart from the first axis. Sent `in_bytes`, numbers
-    may have any dtype.
+    On all ranks, pieces have equal dtypes, and equal shapes apart from the first axis.
     """
     comes = transport.alltoall(np.array([len(each) for each in pieces], np.int64))
     found = [np.empty((size, *pieces[0].shape[1:]), pieces[0].dtype) for size in comes]
@@ -82,8 +81,7 @@ def send_lists(
 ) -> tuple[Int64Array, npt.NDArray[Any]]:
     """Send a list of numbers for every sent row; return the lists of received rows. Collective.
 
-    The list of sent row k is ``numbers[ptr[k]:ptr[k + 1]]``; the result is the same two arrays for
-    the received rows.
+    The list of row k is ``numbers[ptr[k]:ptr[k + 1]]``; `ptr` and `numbers` are returned.
     """
     return finished(sending_lists(exchange, ptr, numbers, transport))
 
@@ -118,8 +116,7 @@ class RowLists:
     def tell(self, rows: IntArray, numbers: IntArray) -> Rounds[tuple[IntArray, Int32Array]]:
         """Send `numbers` for `rows`. Return the received rows and their numbers. Collective.
 
-        Rows are positions among the rows that this rank sends, or receives, in the exchange.
-        Numbers are below 2^31.
+        Rows are positions among all rows that this rank sends, or receives. Numbers are below 2^31.
         """
         order = np.argsort(rows, kind="stable")
         first, ends = self._exchange.send.row_ptr, self._exchange.receive.row_ptr
@@ -152,8 +149,7 @@ class RowBits:
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
         """Send which rows this rank will send; return which rows it will receive. Collective.
 
-        Rows are ascending positions among all rows that this rank sends, or receives, in the
-        exchange.
+        Rows are ascending positions among all rows that this rank sends, or receives.
         """
         if self._transport.size == 1:
             return rows

@@ -76,8 +76,7 @@ def join(
 ) -> None:
     """Start torch.distributed with backend "gloo" or "nccl". Collective.
 
-    With NCCL, `local_rank` is also the index of the rank's device. Raises BackendUnavailable if the
-    ranks cannot connect.
+    With NCCL, `local_rank` is also the index of the rank's device.
     """
     if backend == "nccl" and best_backend() != "nccl":
         raise BackendUnavailable("transport nccl needs a CUDA device and a torch built with NCCL")
@@ -208,8 +207,7 @@ class TorchTransport(Transport):
     def queued(self) -> Iterator[Callable[[], None]]:
         """Queue work of the statements in a separate stream, after all work queued before.
 
-        Yields a function; all work that is queued after its call waits for the work of the
-        statements.
+        Yields a function: work that is queued after its call waits for the statements' work.
         """
         if self._stream is None:
             self._stream = torch.cuda.Stream()
@@ -429,8 +427,8 @@ def nccl_groups(
 ) -> list[list[tuple[bool, MessagePiece]]]:
     """Divide the messages of a round into NCCL groups (see the module). Not collective.
 
-    A group is a list of at most 2 * `DISTANCES` * `TAGS` pairs: whether this rank sends the
-    message, and its piece.
+    A message is a pair: whether this rank sends, and its piece. A group has at most 2 * `DISTANCES`
+    * `TAGS` messages.
     """
 
     def distance(outgoing: bool, piece: MessagePiece) -> int:

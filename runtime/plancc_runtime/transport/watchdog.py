@@ -1,7 +1,6 @@
 """A watchdog that ends this process when one of its waits lasts too long.
 
-Waits in MPI, gloo and NCCL are native calls that cannot be interrupted, so a separate thread checks
-the deadline.
+Waits in MPI, gloo and NCCL cannot be interrupted, so a separate thread checks the deadline.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ class Waiter(Protocol):
 class Watchdog:
     """Watches the waits of one rank, which must not be nested: ``with watchdog(what): wait()``.
 
-    After `Waiter.timeout` seconds the rank prints the phrase ``what()``, which says what it waits
-    for, and the process ends with status 1.
+    After `Waiter.timeout` seconds the rank prints what it waits for (``what()``), and the process
+    ends with status 1.
     """
 
     def __init__(self, waiter: Waiter) -> None:
