@@ -33,8 +33,7 @@ Shapes = dict[str, tuple[int, ...]]
 def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndarray]:
     """Return the arrays with these names and shapes in an ``.npz``; not collective.
 
-    Raises InputError if an array is missing, has another shape (before it is read), or is not
-    finite.
+    Raises InputError if an array is missing, not finite, or of another shape (before reading it).
     """
     name, arrays = fspath(path), {}
     with _opened(path) as file:

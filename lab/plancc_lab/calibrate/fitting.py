@@ -75,8 +75,7 @@ def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
 def fitted(epochs: Sequence[EpochSeconds], draws: Sequence[DrawSeconds] = ()) -> Compute:
     """Return the rates with the least sum of squared relative errors of the times.
 
-    Raises InputError for fewer than three epochs. Without `draws`, rates of drawing keep their
-    defaults.
+    Raises InputError for fewer than three epochs. Without `draws`, rates of drawing are None.
     """
     if len(epochs) < 3:
         raise InputError(f"{len(epochs)} epochs: at least three are needed to fit three rates")

@@ -217,8 +217,7 @@ def calibrate(
 ) -> Calibration:
     """Measure sparse products, epochs and messages on all ranks at once. Collective.
 
-    `report` is called with the name of the next stage. All nodes must have equally many consecutive
-    ranks.
+    `report` is called with the name of the next stage. Nodes must have equally many ranks.
     """
     check_threads(threads)
     say = report or (lambda stage: None)

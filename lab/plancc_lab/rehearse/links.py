@@ -30,8 +30,7 @@ class Link:
 class RecordedCollective(NamedTuple):
     """One collective of a group.
 
-    A reduction to a root is recorded as a broadcast, and a reduce-scatter as an all-gather: they
-    take the same time.
+    Reductions to a root are recorded as broadcasts, and reduce-scatters as all-gathers.
 
     Attributes:
         kind: "broadcast", "allreduce", "allgather" or `replay.MEETING`.

@@ -323,8 +323,7 @@ class _Node:
 class _Rank:
     """The steps of a rank, and how far the rank has come.
 
-    `pace` is the speed of the rank's two ports; `goes_on` returns whether the wait, if any, is
-    over.
+    `pace` is the speed of the rank's two ports; ``goes_on()`` says whether a wait is over.
     """
 
     number: int

@@ -59,8 +59,7 @@ class Bits:
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
         """Return how many words tell owners which halo rows a block needs.
 
-        The result has two entries, summary words and words of bits. `used` has the block's
-        nonzeros.
+        The result has two entries: summary words, and words of bits.
         """
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 
@@ -162,8 +161,7 @@ def live_in_batch(
 ) -> LiveBatch:
     """Return the rows, nonzeros and messages of a step of a row plan on a mini-batch.
 
-    If `idle`, layers also compute rows that the next layer does not read. `bits` is None if every
-    rank draws the whole batch.
+    If `idle`, layers also compute unread rows. `bits` is None if every rank draws the whole batch.
     """
     n, rows, nonzeros = len(owner), *np.zeros((2, num_parts), np.int64)
     layers: list[Tables] = []

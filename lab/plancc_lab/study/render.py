@@ -45,8 +45,7 @@ RATIO = "_ratio"
 def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str]:
     """Return the names of columns in a comma-separated string; [] if there is no string.
 
-    Raises InputError for unknown or repeated names, for ratios without baseline, and for forms
-    "json" and "csv".
+    Raises InputError for unknown or repeated names, and for ratios without a baseline.
     """
     if text is None:
         return []

@@ -40,8 +40,7 @@ class Waiter(Protocol):
 class Watchdog:
     """Watches the waits of one rank, which must not be nested: ``with watchdog(what): wait()``.
 
-    After `Waiter.timeout` seconds the rank prints what it waits for (``what()``), and the process
-    ends with status 1.
+    After `Waiter.timeout` seconds the rank prints ``what()``, and the process ends with status 1.
     """
 
     def __init__(self, waiter: Waiter) -> None:
