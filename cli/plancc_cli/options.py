@@ -64,8 +64,7 @@ def option_of(
 ) -> click.Option:
     """Return the option of a field; its value is None if the option is not given.
 
-    If the fields `others`, of the same name, have other types, the value is a string (see
-    `of_class`). ``otherwise`` in `settings` replaces the default in the help.
+    If fields of the same name (`others`) have other types, the value is a string (see `of_class`).
     """
     kind = kind_of(field) if len({kind_of(each) for each in (field, *others)}) == 1 else "str"
     types = {"int": int, "float": float, "Path": click.Path()}
@@ -450,10 +449,7 @@ SAMPLING = ("sampler", "batch_size", "fanouts", "sampler_options")
 
 
 def sampling(default: str) -> Decorator:
-    """Return a decorator that adds the options `SAMPLING`; their values are None if not given.
-
-    `default` is the default of --sampler in the help.
-    """
+    """Return a decorator that adds the options `SAMPLING`; their values are None if not given."""
     from plancc.sampling import SAMPLERS, sampler_options
 
     fields = sampler_options()
@@ -473,10 +469,7 @@ def sampling(default: str) -> Decorator:
 
 
 def named_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Remove ``--sampler-option`` from `given`; return its values by name, parsed.
-
-    Raises InputError if a name belongs to another option of the command.
-    """
+    """Remove ``--sampler-option`` from `given`; return its values by name, parsed."""
     from plancc.sampling import read_option
 
     named = given.pop("sampler_options", None) or {}
@@ -538,10 +531,7 @@ def check_plan_output(output: str, *inputs: str | None) -> None:
 
 
 def check_writable_format(output: str, *others: str) -> None:
-    """Raise InputError if plancc cannot write graphs in files with this extension.
-
-    The message also names the extensions `others`, which the command can write.
-    """
+    """Raise InputError if graphs cannot be written with this extension, and name the `others`."""
     known: list[str] = []
     for name in FORMATS:
         format = FORMATS[name]

@@ -29,10 +29,7 @@ ALONE = 3
 
 
 class RankJob:
-    """A command that runs on several ranks, which are threads or processes of a launcher.
-
-    Messages name `program`, and options of `command`.
-    """
+    """A command that runs on several ranks, which are threads or processes of a launcher."""
 
     def __init__(self, program: str, command: click.Command) -> None:
         self.program, self.command = program, command

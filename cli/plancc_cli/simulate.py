@@ -179,10 +179,7 @@ def is_graph(path: str) -> bool:
 
 
 def _approximation(given: dict[str, Any]) -> Approximation | None:
-    """Return how the epoch approximates its exchanges of rows; None if the epoch is exact.
-
-    Raises InputError if a delay is given without delayed folds.
-    """
+    """Return how the epoch approximates its exchanges of rows; None if the epoch is exact."""
     from plancc.predict.schedules import Approximation
 
     if given["delay"] is not None and given["fold"] != "delayed":

@@ -192,10 +192,7 @@ def _parse(parameter: str, text: str) -> Contender:
 
 
 def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
-    """Return the contenders in a comma-separated string, and `baseline` if it is none of them.
-
-    Raises InputError if there is no contender, or if two have the same label.
-    """
+    """Return the contenders in a comma-separated string, and `baseline` if it is none of them."""
     found = [_parse("models", word) for word in text.split(",") if word.strip()]
     if not found:
         raise InputError(f"`models` '{text}': name at least one, such as hp,metis")

@@ -96,7 +96,7 @@ class Accelerator:
         efficiency: Share of the bandwidth, in (0, 1], that is reached.
         overlaps: Whether memory and adders work at the same time.
         power: Watts, without the memory if `memory_energy` is given.
-        memory_energy: Joules per bit that is read or written; 0 if it is part of `power`.
+        memory_energy: Joules per bit; 0 if part of `power`.
     """
 
     name: str

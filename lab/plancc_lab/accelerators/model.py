@@ -191,11 +191,10 @@ def _masked_outputs(work: Aggregations, whole: float) -> float:
 
 
 def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:
-    """Return the memory traffic of Z = A H on a processor with a cache.
+    """Return the memory traffic of Z = A H on a processor with a cache, in the cheaper order.
 
-    The cheaper of two orders is taken. Row by row, a needed row of H is in the cache with a
-    probability that equals the share of H that fits. Block by block of H, A and H are read once,
-    and Z is read and written for every block.
+    Row by row, a row of H is in the cache with the probability (cached share of H). Block by block
+    of H, A and H are read once, and Z is read and written for every block.
     """
     n = work.vertices
     whole = FEATURE_BYTES * n * width

@@ -21,11 +21,11 @@ from plancc_cli.tables import ratio
 
 @dataclass(frozen=True)
 class Certificate:
-    """A lower bound on the volume of row plans whose parts have bounded sizes.
+    """A lower bound on the volume of row plans whose parts have bounded sizes: the larger of two.
 
-    The bound is the larger of two bounds. First: if row j and the rows that need row j fit into no
-    fewer than k_j parts, row j is sent at least k_j - 1 times; the bound is the sum over all j.
-    Second: if c connected components need at least K parts in total, at least K - c rows are sent.
+    First: if row j and the rows that need row j do not fit into fewer than k_j parts, row j is sent
+    at least k_j - 1 times; the bound is the sum. Second: if c connected components need at least K
+    parts in total, at least K - c rows are sent.
 
     Attributes:
         most_rows, most_nonzeros: Largest allowed number of rows, and of nonzeros, of a part.

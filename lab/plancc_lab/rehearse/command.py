@@ -283,10 +283,7 @@ def _steps(
 
 
 def links_of(machine: Machine, num_ranks: int) -> Links:
-    """Return times of messages and speeds of the ranks of a machine, for a replay.
-
-    Raises InputError if the machine has speeds for another number of ranks.
-    """
+    """Return times of messages and speeds of the ranks of a machine, for a replay."""
     from plancc_lab.rehearse.collectives import collective_times
     from plancc_lab.rehearse.links import Link, Links
 

@@ -28,10 +28,7 @@ SAMPLES = 1001
 
 
 class RecordingThreads(Threads):
-    """State that the threads of all ranks share; while recording, one rank computes at a time.
-
-    `cpu` returns the CPU seconds of the calling thread.
-    """
+    """State that the threads of all ranks share; while recording, one rank computes at a time."""
 
     def __init__(self, size: int, ranks_per_node: int, cpu: Callable[[], float]) -> None:
         super().__init__(size)

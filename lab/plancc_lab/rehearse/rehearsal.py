@@ -94,8 +94,7 @@ def rehearse(
 ) -> Rehearsal:
     """Rehearse a run on the ranks of `links`, and return the rehearsal.
 
-    Ranks have one thread each, on the CPU, and do not evaluate. `report` is called after every
-    epoch, with the measure of rank 0. `cpu` returns the CPU seconds of the calling thread.
+    Ranks have one thread each, on the CPU, and do not evaluate. `report` gets rank 0's measures.
     """
     options = replace(options, eval_every=0, threads=1, device="cpu")
     group = RecordingThreads(len(links.slowness), links.ranks_per_node, cpu)

@@ -77,10 +77,7 @@ class Section:
 
 
 def render(plans: Sequence[Planned], command: str) -> str:
-    """Return the HTML of a page about at most as many plans as there are `LETTERS`.
-
-    `command` is the command line that made the page.
-    """
+    """Return the HTML of a page about at most as many plans as there are `LETTERS`."""
     template = _template()
     lettered = list(zip(LETTERS, plans, strict=False))
     reports = [each.report for each in plans]

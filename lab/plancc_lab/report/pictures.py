@@ -55,7 +55,7 @@ def per_pixel(size: int, most: int) -> int:
 def volume_density(num_parts: int, sends: Iterable[Side], most: int) -> Density:
     """Return the rows sent in a product, with senders as rows and receivers as columns.
 
-    The picture has at most `most` pixels in a row; `sends` are tables from `send_tables`.
+    The picture has at most `most` pixels in a row.
     """
     step = per_pixel(num_parts, most)
     side = per_pixel(num_parts, step)

@@ -20,10 +20,9 @@ class Cell:
 
     Attributes:
         seconds: Seconds of an epoch; None if there is no prediction (see `why`).
-        steps: Seconds of the steps of `plancc.predict.schedule.STEPS`; they add up to `seconds`.
+        steps: Seconds by step in `plancc.predict.schedule.STEPS`; the sum is `seconds`.
         memory: Largest number of bytes that a rank needs.
         fits: Whether a rank's memory is enough; True if the machine's memory is unknown.
-        why: Reason why there is no prediction.
         notes: Assumptions, and warnings about the owners.
         compile_seconds: Seconds of the search for owners.
     """
