@@ -531,7 +531,7 @@ def check_plan_output(output: str, *inputs: str | None) -> None:
 
 
 def check_writable_format(output: str, *others: str) -> None:
-    """Raise InputError if graphs cannot be written with this extension, and name the `others`."""
+    """Raise InputError if graphs cannot be written with this extension; it also names `others`."""
     known: list[str] = []
     for name in FORMATS:
         format = FORMATS[name]

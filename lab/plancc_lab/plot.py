@@ -133,7 +133,7 @@ def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
 def _scale(axes: Any, study: Study) -> None:
     """Set the scale of the y axis, and of all axes that share it.
 
-    The scale is logarithmic if values differ by a factor above `WIDE`, except for smaller ratios.
+    It is logarithmic if values differ by more than a factor `WIDE`, linear for ratios below `WIDE`.
     """
     from matplotlib.ticker import LogLocator, MaxNLocator
 
