@@ -28,12 +28,9 @@ if TYPE_CHECKING:
 
 
 def compile_on_ranks(settings: Mapping[str, Any]) -> None:
-    """Compile on the ranks that a launcher has started. Collective.
+    """Compile on the ranks that a launcher has started; on failure, end the process. Collective.
 
-    If the compilation fails, the process ends.
-
-    Parameters:
-        settings: Values of the options of `plancc compile`, by parameter; "model" is one of them.
+    `settings` has the options of `plancc compile`, by parameter, and the entry "model".
     """
     context = click.get_current_context()
     job, work = RankJob("plancc", context.command), partial(_work, context, settings)
@@ -67,10 +64,7 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
 
 
 def _waiting(transport: Transport, observer: Observer) -> Observer:
-    """Return an observer that lets ranks wait without limit while rank 0 partitions.
-
-    In all other stages, a rank waits at most as long as the transport's time limit.
-    """
+    """Return an observer that lets ranks wait without limit while rank 0 partitions."""
 
     @contextmanager
     def stage(name: str) -> Iterator[None]:

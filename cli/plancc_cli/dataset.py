@@ -16,10 +16,7 @@ from plancc_datasets.dataset import DATASETS, dataset_options
 
 
 class DatasetGroup(click.Group):
-    """The group of the commands ``plancc dataset NAME``, one for every data set.
-
-    The options of a command are the fields of the data set's dataclass.
-    """
+    """The commands ``plancc dataset NAME``; their options are the fields of data sets' classes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(DATASETS)

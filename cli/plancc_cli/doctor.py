@@ -67,9 +67,9 @@ class Check:
 
     Attributes:
         state: OK, MISSING or FAILED.
-        found: The version or the device that was found; if the check failed, what is wrong.
-        advice: What the user can do if something is missing or wrong; "" if nothing is.
-        needed: Whether the compiler does not work without the thing that is checked.
+        found: The version or the device that was found; after a failure, what is wrong.
+        advice: What the user can do; "" for nothing.
+        needed: Whether the compiler does not work without the checked thing.
     """
 
     name: str
@@ -115,9 +115,9 @@ def command() -> None:
 
 
 def trial(words: Sequence[str], seconds: float = SECONDS) -> tuple[bool, str]:
-    """Run a program that may hang; return whether it succeeded, and its output or its error.
+    """Run a program for at most `seconds`; return success, and its output or its error.
 
-    After the time limit, the program and all processes that it has started are ended.
+    After the time limit, all processes that the program has started end too.
     """
     from plancc.files import scratch_folder
 
@@ -151,12 +151,9 @@ def trial(words: Sequence[str], seconds: float = SECONDS) -> tuple[bool, str]:
 
 
 def _tried(name: str, words: Sequence[str], advice: str, **more: Any) -> Check:
-    """Run a program with `trial`, and return the result as a check.
+    """Run the program `words` with `trial`; return the result as a check.
 
-    Parameters:
-        words: The program and its arguments.
-        advice: Advice for the check if the program fails.
-        **more: Other fields of the check, and "seconds", the time limit.
+    `more` has other fields of the check, and "seconds", the time limit.
     """
     good, text = trial(words, more.pop("seconds", SECONDS))
     return Check(name, OK if good else FAILED, text, "" if good else advice, **more)
@@ -181,11 +178,7 @@ def _versions() -> Iterator[Check]:
 
 
 def _dependencies() -> dict[str, tuple[str, bool]]:
-    """Return the packages that plancc depends on: a dict that maps names of packages to pairs.
-
-    A pair has the extra that installs the package ("" if plancc always installs it), and whether
-    every machine needs the package.
-    """
+    """Return, by package, the extra that installs it (or ""), and whether all machines need it."""
     found: dict[str, tuple[str, bool]] = {}
     lines: list[str] = []
     with suppress(metadata.PackageNotFoundError):  # a source tree that is not installed

@@ -143,9 +143,9 @@ def _export_owner(source: str, output: str) -> None:
 
 
 def _export_nonzero_owner(source: str, output: str) -> None:
-    """Write a MatrixMarket file in which every nonzero has the number of its part as its value.
+    """Write the part of every nonzero, counted from 1, as its value in a MatrixMarket file.
 
-    Parts are counted from 1, because some readers drop values of 0.
+    Some readers drop values of 0.
     """
     from scipy.io import mmwrite
     from scipy.sparse import csr_array

@@ -42,15 +42,9 @@ def _about(declared: type) -> str:
 def _of_class(
     declared: type, fields: Iterable[Field[Any]], flag_of: Callable[[str], str] = options.flag_of
 ) -> dict[str, Any]:
-    """Return facts about a class: the entries "what", "about" and "options".
+    """Return facts about a class: "what", "about" and "options" (help by flag).
 
     "what" is the first sentence of the docstring, and "about" the docstring without attributes.
-    "options" has the help of every option, by flag.
-
-    Parameters:
-        declared: The class.
-        fields: The fields of the class that are options.
-        flag_of: Function that returns the flag of an option, by the name of its field.
     """
     about, told = _about(declared), {}
     for field in fields:
@@ -61,10 +55,7 @@ def _of_class(
 
 
 def _each(registry: Registry, describe: Callable[[Any], dict[str, Any]]) -> Entries:
-    """Return facts about every entry, by name.
-
-    For an entry that cannot be loaded, the only fact is "what", which gives the reason.
-    """
+    """Return facts about every entry, by name; if loading fails, only "what" with the reason."""
     found = {}
     for name in registry:
         try:

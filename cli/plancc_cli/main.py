@@ -6,10 +6,7 @@ from plancc_cli import interrupts
 
 
 def main() -> None:
-    """Run `plancc`, and end with exit code 0 (done), 1 (failed) or 2 (wrong usage).
-
-    An error is one sentence on stderr.
-    """
+    """Run `plancc`, and end with exit code 0 (done), 1 (failed) or 2 (wrong usage)."""
     interrupts.let_kill()
     from plancc_cli.signals import answering
 

@@ -14,10 +14,7 @@ from plancc.errors import BackendUnavailable
 
 
 def missing_library(error: BaseException) -> str | None:
-    """Return a sentence that names the missing library and says how to install it.
-
-    Return None if the error has another cause, or if the missing module is plancc's own.
-    """
+    """Return a sentence about a missing library and its installation; None for other errors."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return None
     name = error.name.partition(".")[0]
@@ -39,15 +36,7 @@ def imports_of(program: str) -> Iterator[None]:
 
 
 def require(user: str, *libraries: str, advice: str = "") -> None:
-    """Raise an error if a library that draws pictures or pages is not installed.
-
-    Parameters:
-        user: Name of the feature that needs the libraries, for the message.
-        advice: Words for the end of the message.
-
-    Raises:
-        BackendUnavailable: A library is missing; the message names the first one.
-    """
+    """Raise BackendUnavailable if a library for `user` is missing; `advice` ends the message."""
     for name in libraries:
         if find_spec(name) is None:
             raise BackendUnavailable(f"{user} needs {name}: pip install 'plancc[report]'{advice}")

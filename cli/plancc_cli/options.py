@@ -64,12 +64,7 @@ def option_of(
 ) -> click.Option:
     """Return the option of a field; its value is None if the option is not given.
 
-    Parameters:
-        *others (dataclasses.Field): Fields of other classes with the same name. If the types
-            differ, the option's value is a string, which `of_class` converts.
-        who: Names of the classes that have the option, for the help; "" if all have it.
-        **settings: Arguments of `click.Option`. ``help`` replaces the help of the field, and
-            ``otherwise`` replaces its default in the help.
+    If fields of the same name (`others`) have other types, the value is a string (see `of_class`).
     """
     kind = kind_of(field) if len({kind_of(each) for each in (field, *others)}) == 1 else "str"
     types = {"int": int, "float": float, "Path": click.Path()}
@@ -144,12 +139,7 @@ def with_options(options: Iterable[click.Option]) -> Decorator:
 def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict[str, Any]:
     """Return the given options, with strings converted to the types of the fields.
 
-    Parameters:
-        given: Values of options, by name.
-        fields: Fields of a class, by name; options without a field stay unchanged.
-
-    Raises:
-        InputError: If a string cannot be converted to the type of its field.
+    Options without a field stay unchanged. Raises InputError for a string of another type.
     """
     found = dict(given)
     for name in given.keys() & fields.keys():
@@ -159,14 +149,14 @@ def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict
 
 
 class Sections(Interruptible):
-    """A command whose help shows either the common options only, or all options in sections.
+    """A command whose help shows only the common options, or all options in sections.
+
+    If `common` is empty, ``--help`` shows all but the reading options
+    (`plancc.graph.formats.ReadOptions`).
 
     Parameters:
-        sections: Titles of sections -> names of the parameters in the section. Parameters that no
-            section names are in the section "Other".
-        common: Names of the parameters that ``--help`` shows; ``--help all`` shows all parameters.
-            If `common` is empty, ``--help`` shows all parameters except the options for reading
-            graphs (`plancc.graph.formats.ReadOptions`).
+        sections: Titles -> names of parameters; all other parameters are in section "Other".
+        common: Parameters that ``--help`` shows; ``--help all`` shows all parameters.
     """
 
     def __init__(
@@ -226,10 +216,7 @@ _RANGE = r"-?[\d.]*<?=?x(?:[<>]=?-?[\d.]+)?"
 
 
 def _plain(flags: str, words: str) -> tuple[str, str]:
-    """Return the flags and the help text of an option in a shorter form.
-
-    Types have short names, and ranges of numbers are left out.
-    """
+    """Return flags and help of an option, with short names of types and without ranges."""
     flags = re.sub(r" (INTEGER|FLOAT)( RANGE)?$", " N", flags)
     words = re.sub(rf"; {_RANGE}\]", "]", words)
     return flags, re.sub(rf"\s*\[{_RANGE}\]", "", words)
@@ -291,10 +278,7 @@ def form() -> str:
 
 
 def together(*decorators: Decorator) -> Decorator:
-    """Return one decorator that adds several options to a command.
-
-    The help shows the options in the order of `decorators`.
-    """
+    """Return one decorator that adds several options, in the order in which the help shows them."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         for decorator in reversed(decorators):
@@ -322,9 +306,7 @@ COMMANDS_OWN = (
 def pairs(needed: str, **how: Any) -> dict[str, Any]:
     """Return settings for an option ``NAME=VALUE`` that may be given several times.
 
-    Parameters:
-        needed: The form that a string must have, for error messages.
-        **how: Other parameters of `parsed_pairs`.
+    `needed` describes the form of a value in errors; `how` is passed to `parsed_pairs`.
     """
 
     def parse(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Any:
@@ -341,14 +323,9 @@ def parsed_pairs(
     rename: Callable[[str], str] = str,
     empty: str = "",
 ) -> dict[str, str] | None:
-    """Return values by name from strings ``NAME=VALUE``; None if there are no strings.
+    """Return the values of strings ``NAME=VALUE`` by name; None if there are no strings.
 
-    Parameters:
-        option: Flag of the option, for error messages.
-        needed: The form that a string must have, for error messages.
-        divide: Function that splits a string at its "=".
-        rename: Function that is applied to every name.
-        empty: The one name whose value may be left out.
+    `divide` splits at "=", `rename` changes every name, and only the name `empty` needs no value.
     """
     found: dict[str, str] = {}
     for text in given:
@@ -364,10 +341,7 @@ def parsed_pairs(
 def shares(needed: str, most: float | None = None) -> dict[str, Any]:
     """Return arguments of `click.option` for a value that is a comma-separated list of numbers.
 
-    Parameters:
-        needed: The form that the string must have, for error messages.
-        most: Largest allowed number; a negative number is then not allowed either. If None, all
-            numbers are allowed.
+    If `most` is not None, the numbers must be in 0..`most`.
     """
 
     def parse(
@@ -437,14 +411,8 @@ NAMED = pairs("NAME=VALUE", rename=lambda name: name.replace("-", "_")) | {"meta
 def convolution_of(model: str, choices: Mapping[str, Any], has_types: bool = False) -> Convolution:
     """Return the convolution of a model of `plancc-run`, with the options in `choices`.
 
-    Two kinds of convolutions need torch: those of other packages, and those for several vertex
-    types. For all others, torch is not imported.
-
-    Parameters:
-        has_types: Whether the plan has several vertex types.
-
-    Raises:
-        InputError: If the model is the user's own class: the words that it sends are unknown.
+    torch is imported only for several vertex types, and for convolutions of other packages. Raises
+    InputError for the user's own class, whose words are unknown.
     """
     from plancc.plan.convolutions import CONVOLUTIONS, Convolution
     from plancc_runtime.nn import is_own, model_of
@@ -481,11 +449,7 @@ SAMPLING = ("sampler", "batch_size", "fanouts", "sampler_options")
 
 
 def sampling(default: str) -> Decorator:
-    """Return a decorator that adds the options `SAMPLING`; their values are None if not given.
-
-    Parameters:
-        default: The default of --sampler, as the help shows it.
-    """
+    """Return a decorator that adds the options `SAMPLING`; their values are None if not given."""
     from plancc.sampling import SAMPLERS, sampler_options
 
     fields = sampler_options()
@@ -505,11 +469,7 @@ def sampling(default: str) -> Decorator:
 
 
 def named_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Remove the values of ``--sampler-option`` from `given`; return them by name, parsed.
-
-    Raises:
-        InputError: If a name belongs to another option of the command.
-    """
+    """Remove ``--sampler-option`` from `given`; return its values by name, parsed."""
     from plancc.sampling import read_option
 
     named = given.pop("sampler_options", None) or {}
@@ -525,16 +485,9 @@ OF_BATCHES = ("batches", "seed", *SAMPLING)
 
 
 def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the given options of `fresh_batches`, except "batches", by name.
+    """Return the options of `fresh_batches` that are not None, except "batches", by name.
 
-    These options say how the mini-batches are drawn. An option is given if it is not None.
-
-    Parameters:
-        batches: Number of mini-batches; None if --batches is not given.
-        given: Values of the options, by name.
-
-    Raises:
-        InputError: If --batches is missing, but another of these options is given.
+    Raises InputError if such an option is given without --batches.
     """
     chosen = {name: value for name, value in given.items() if value is not None}
     if batches is None and chosen:
@@ -545,12 +498,7 @@ def of_batches(batches: int | None, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def refuse_given(names: Iterable[str], why: str) -> None:
-    """Raise InputError if the command line gives one of these options.
-
-    Parameters:
-        names: Names of the parameters.
-        why: The rest of the message, which follows the name of the option.
-    """
+    """Raise InputError if an option in `names` is given; in the message, `why` follows its flag."""
     source = click.get_current_context().get_parameter_source
     for name in names:
         if source(name) is ParameterSource.COMMANDLINE:
@@ -558,12 +506,7 @@ def refuse_given(names: Iterable[str], why: str) -> None:
 
 
 def check_output(output: str, *others: str | None) -> None:
-    """Raise an error if `output` cannot be written, or if it is also one of the `others`.
-
-    Parameters:
-        output: Path of the file to write.
-        *others: Paths of all other files that the command reads or writes.
-    """
+    """Raise an error if `output` cannot be written, or if it is also one of the files `others`."""
     from plancc.files import check_target
 
     check_target(output)
@@ -588,11 +531,7 @@ def check_plan_output(output: str, *inputs: str | None) -> None:
 
 
 def check_writable_format(output: str, *others: str) -> None:
-    """Raise InputError if plancc cannot write graphs in files with this extension.
-
-    Parameters:
-        *others: Other extensions that the command can write, for the message.
-    """
+    """Raise InputError if graphs cannot be written with this extension; it also names `others`."""
     known: list[str] = []
     for name in FORMATS:
         format = FORMATS[name]
@@ -663,7 +602,7 @@ FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in op
 def field_option(field: Field[Any], **settings: Any) -> click.Option:
     """Return the command-line option for a field of a dataclass, with the field's default.
 
-    Settings in `READERS` replace the field's own settings, and `settings` replace all others.
+    `READERS` replaces settings of the field, and `settings` replaces both.
     """
     known: dict[str, Any] = {"default": field.default, **READERS.get(field.name, {}), **settings}
     return option_of(field, **known)

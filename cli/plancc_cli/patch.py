@@ -109,14 +109,7 @@ def command(
 
 
 def _edges(plan: Plan, name: str, texts: tuple[str, ...]) -> Any:
-    """Return the file that --add or --remove names, or None.
-
-    For a plan with types, return the files by relation.
-
-    Parameters:
-        name: "add" or "remove".
-        texts: Values of the option on the command line.
-    """
+    """Return the file that --add or --remove names, or None; by relation for a plan with types."""
     if plan.header.types is not None:
         return options.parsed_pairs(f"--{name}", texts, "RELATION=EDGES: the plan has types")
     if len(texts) > 1:

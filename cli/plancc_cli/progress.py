@@ -78,10 +78,7 @@ def verbosity_level() -> int:
 class Progress:
     """The present stage of a command, its seconds, and the best result of its search so far.
 
-    Parameters:
-        say: Function that prints a line for every finished stage and every step of a search; None
-            prints no lines.
-        budget: Seconds that the search may take; None if there is no limit.
+    `say` prints a line for every finished stage and every step of a search; None prints no lines.
     """
 
     def __init__(self, say: Callable[[str], None] | None, budget: float | None = None) -> None:
@@ -91,10 +88,7 @@ class Progress:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Context manager: while its statements run, the command is in stage `name`.
-
-        The compiler takes this method as its observer, and so announces its own stages.
-        """
+        """Context manager of the stage `name`; the compiler takes this method as its observer."""
         outer = self._stage, self._found, self._start
         words = WORDS.get(name, name)
         inside = f"{self._stage}, {words}" if self._stage else words
@@ -111,15 +105,7 @@ class Progress:
         return wall_seconds() - self._start
 
     def incumbent(self, who: str, objective: str, trial: Trial) -> None:
-        """Print a step of a search.
-
-        If the step found the best plan so far, the method `line` will also show its value.
-
-        Parameters:
-            who: Name of the search or partitioner.
-            objective: Name of the objective.
-            trial: The step, with the value that it reached.
-        """
+        """Print a step of a search; if the step is the best so far, `line` also shows its value."""
         from plancc_cli.tables import objective_words
 
         value = objective_words(objective, trial.value)
@@ -150,11 +136,7 @@ class Progress:
 
 @contextmanager
 def progress(budget: float | None = None) -> Iterator[Progress]:
-    """Context manager: every `EVERY` seconds, print a line on stderr about the work in progress.
-
-    Parameters:
-        budget: Seconds that the search may take; None if there is no limit.
-    """
+    """Context manager: every `EVERY` seconds, print a line on stderr about the work in progress."""
     level, done = verbosity_level(), Event()
 
     def say(line: str) -> None:
@@ -183,9 +165,7 @@ def progress(budget: float | None = None) -> Iterator[Progress]:
 
 @contextmanager
 def warn_on_stderr(program: str = "plancc") -> Iterator[None]:
-    """Context manager: warnings of the library are printed on stderr at once, one line each.
-
-    Rank 0 also prints that kernels are being compiled."""
+    """Context manager: warnings go to stderr at once; rank 0 also says that kernels compile."""
     from plancc.errors import PlanccWarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:

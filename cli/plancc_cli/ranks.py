@@ -29,12 +29,7 @@ ALONE = 3
 
 
 class RankJob:
-    """A command that runs on several ranks, which are threads or processes of a launcher.
-
-    Parameters:
-        program: Name of the program, for messages.
-        command: The command; messages name its options.
-    """
+    """A command that runs on several ranks, which are threads or processes of a launcher."""
 
     def __init__(self, program: str, command: click.Command) -> None:
         self.program, self.command = program, command
@@ -46,14 +41,9 @@ class RankJob:
         timeout: float,
         work: Callable[[Transport], None],
     ) -> int:
-        """Do `work` on all ranks, and return the exit code.
+        """Call ``work(transport)`` on all ranks, and return the exit code.
 
-        Parameters:
-            ranks: Number of ranks, which are threads of this process; None if a launcher has
-                started the ranks.
-            transport_name: Name of the transport between ranks that a launcher has started.
-            timeout: Seconds that a rank waits for other ranks; 0 for no limit.
-            work: Function that every rank calls with its transport.
+        A launcher has started the ranks, or `ranks` threads are used. A timeout of 0 is no limit.
         """
         try:
             if math.isnan(timeout):
@@ -70,10 +60,8 @@ class RankJob:
     def together(self, transport: Transport, work: Callable[[], None]) -> int:
         """Do `work` on all ranks, and return the exit code, the same on all ranks. Collective.
 
-        If all ranks have raised the same error through `Transport.agree`, rank 0 prints it. Any
-        other error is known only to the rank that raised it. This rank prints the error, and ends
-        the job, because the other ranks wait for it. If all ranks fail in the same way without
-        `agree`, as in a user's class, only rank 0 prints.
+        Rank 0 prints an error that all ranks raised. A rank with another error prints it and ends
+        the job, because the other ranks wait.
         """
         try:
             work()
@@ -99,10 +87,7 @@ class RankJob:
         return code
 
     def in_threads(self, ranks: int, timeout: float, work: Callable[[Transport], None]) -> int:
-        """Do `work` on threads of this process, one for each rank; then end the process.
-
-        The exit code of the process says whether `work` succeeded.
-        """
+        """Do `work` on one thread for each rank; then end this process with the exit code."""
         from plancc_runtime.transport.local import run_ranks
 
         try:
@@ -120,12 +105,7 @@ class RankJob:
         os._exit(code)  # other ranks may still compute, and nothing ends a thread
 
     def say(self, sentence: str, is_error: bool = True, error: BaseException | None = None) -> None:
-        """Print a sentence on stderr.
-
-        Parameters:
-            is_error: Whether "error: " precedes the sentence.
-            error: The error; its notes, such as a traceback of the user's code, are printed below.
-        """
+        """Print a sentence on stderr, after "error: " if `is_error`, and then the error's notes."""
         said = [
             f"{self.program}: {'error: ' * is_error}{message(in_flags(sentence, self.command))}"
         ]
@@ -145,9 +125,8 @@ class RankJob:
 def said_alone(sentence: str) -> str:
     """Return the sentence about an error, for a rank that cannot reach the other ranks.
 
-    In most cases, all ranks have the same error: rank 0 prints it at once, and the launcher then
-    kills all other ranks. So every rank but 0 waits here for `ALONE` seconds. A rank that is still
-    running after that is the only one with this error, and its number is added to the sentence.
+    Ranks except 0 first wait `ALONE` seconds: if all ranks have this error, rank 0 prints it, and
+    the launcher kills the others. A rank that survives adds its number.
     """
     rank, _ = launch.announced()
     if rank == 0:
@@ -157,18 +136,10 @@ def said_alone(sentence: str) -> str:
 
 
 def checked_header(plan: str, ranks: int | None) -> Header | None:
-    """Return the header of a plan, before torch is loaded and before any thread starts.
+    """Return the header of a plan, before torch is loaded; None if a launcher started the ranks.
 
-    Return None if a launcher started this process: all its ranks will open the plan together.
-
-    Parameters:
-        plan: Path of the plan.
-        ranks: Number of ranks that will run as threads of this process; None if the user does not
-            give it.
-
-    Raises:
-        InputError: If the file cannot be opened, or if there are more ranks than parts.
-        PlanError: If the file is not a valid plan.
+    Under a launcher, all ranks open the plan together. Raises PlanError for an invalid plan, and
+    InputError if there are more `ranks` than parts.
     """
     if launch.announced()[1] > 1:
         return None

@@ -55,13 +55,7 @@ ratios to zero, such as the ratios of a plan with one part."""
 
 
 def print_summary(plan: Plan, output: str, digest: str, seconds: float, quiet: bool) -> None:
-    """Print a few lines about a new plan; if `quiet`, print only the content hash of the plan.
-
-    Parameters:
-        output: Path of the plan.
-        digest: Content hash of the plan.
-        seconds: Seconds of the whole command.
-    """
+    """Print a few lines about a new plan; if `quiet`, only the content hash `digest`."""
     from plancc.graph.links import KINDS
     from plancc.graph.named_ids import are_names
     from plancc.report.costs import product_of
@@ -129,10 +123,7 @@ def _data(sizes: Mapping[str, int]) -> str:
 
 
 def _outcomes(candidates: Sequence[Mapping[str, Any]]) -> str:
-    """Return a phrase that lists the models that "auto" compared, the chosen model first.
-
-    Every model has its predicted seconds of an epoch, or the words "left out".
-    """
+    """Return a phrase with the predicted epoch of every model of "auto", the chosen model first."""
     words = []
     for each in sorted(candidates, key=lambda each: not each.get("chosen")):
         seconds = each.get("epoch_seconds")
@@ -142,10 +133,7 @@ def _outcomes(candidates: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _expectation(provenance: Mapping[str, Any]) -> str:
-    """Return a sentence about the expected number of rows that a mini-batch moves.
-
-    The sentence also says how this number was found. Return "" if the plan is not for mini-batches.
-    """
+    """Return a sentence about the rows that a mini-batch moves on average; "" if unknown."""
     value, random, seen = (
         figure_of(provenance, name)
         for name in ("expected_volume", "expected_volume_random", "nonzeros_seen")
@@ -174,10 +162,7 @@ def _batches(number: int) -> str:
 
 
 def moved_words(metrics: Metrics, random: Metrics, provenance: Mapping[str, Any]) -> str:
-    """Return a line about the rows that a plan moves, with ratios to a random partition.
-
-    The line ends with the balance of the plan.
-    """
+    """Return a line: moved rows with ratios to a random partition, and the balance of the plan."""
     if not random.messages:
         return NOTHING_MOVED
     share = ratio(metrics.volume, random.volume)
@@ -190,11 +175,7 @@ def moved_words(metrics: Metrics, random: Metrics, provenance: Mapping[str, Any]
 
 
 def _balance(metrics: Metrics, provenance: Mapping[str, Any]) -> str:
-    """Return a phrase that says by how much the fullest part exceeds the mean.
-
-    If the parts have unequal capacities, it says by how much the fullest part exceeds the weight
-    that its capacity allows.
-    """
+    """Return a phrase: by how much the fullest part exceeds the mean, or its share by capacity."""
     from plancc.report.provenance import recorded_machine
 
     machine = recorded_machine(provenance)
@@ -211,10 +192,7 @@ def _balance(metrics: Metrics, provenance: Mapping[str, Any]) -> str:
 
 
 def _reached(provenance: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return pairs: the name of a vertex weight, and the imbalance of the parts in this weight.
-
-    Return an empty list if the provenance does not have one imbalance for each name.
-    """
+    """Return pairs (name of a vertex weight, imbalance); [] if the provenance lacks a value."""
     names = [each.partition(":")[0] for each in str(provenance.get("balance", "")).split(",")]
     with suppress(ValueError):  # of a text that somebody has edited
         values = [*map(float, str(provenance.get("balance_imbalance", "")).split(","))]
@@ -225,10 +203,7 @@ def _reached(provenance: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def sizes_of(header: Header) -> str:
-    """Return a phrase with the numbers of vertices, nonzeros and parts, and with the grid if any.
-
-    The parts of a grid plan are called blocks of rows.
-    """
+    """Return a phrase with the numbers of vertices, nonzeros and parts, and with any grid."""
     sizes = f"{header.num_vertices:,} vertices, {header.num_nonzeros:,} nonzeros, "
     if header.grid is None:
         kind = " of an edge plan" * (header.layout == "edge")
@@ -244,10 +219,7 @@ def _matrix(header: Header) -> str:
 
 
 def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
-    """Return a sentence about the plan's matrix, its edge weights and its direction.
-
-    If `compile` changed the matrix of the file, the sentence also names options that prevent this.
-    """
+    """Return a sentence about the plan's matrix: edge weights, direction, changes by `compile`."""
     from plancc.graph.formats import reading_of, split_names
 
     words = [_matrix(header)]
@@ -335,12 +307,7 @@ def _refinement(given: Plan, better: Plan) -> Table:
 
 
 def print_report(report: Report, per_part: bool, every: bool = False) -> None:
-    """Print the report of `inspect`: the most important figures, then those that options ask for.
-
-    Parameters:
-        per_part: Whether to print a line for every part.
-        every: Whether to print all other facts and figures too.
-    """
+    """Print the main figures; `per_part` adds a line for every part, and `every` all the rest."""
     header, provenance = report.header, report.provenance
     merged = f" merged onto {report.num_ranks} ranks" * (report.num_ranks < header.num_parts)
     model = f", {origin(provenance)}" if provenance.get("model") else ""

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def print_comparison(reports: Sequence[Report], baseline: str | None = None) -> None:
-    """Print a table that compares plans, with a column for each.
+    """Print a table with a column for each plan.
 
-    Ratios are to an even random partition, or to the plan whose path is `baseline`.
+    Ratios are to the plan whose path is `baseline`, or to an even random partition.
     """
     base = next((report for report in reports if report.path == baseline), None)
     print_table(comparison_table(reports, base))
@@ -74,13 +74,7 @@ def _on_which(batches: BatchReport) -> str:
 
 
 def interval(figure: Estimate, digits: str = "") -> str:
-    """Return the 95% interval of a figure, such as ``3.1000 to 3.4000``; "-" if there is none.
-
-    There is no interval if only one mini-batch was measured.
-
-    Parameters:
-        digits: Format of both ends, such as ".3f"; "" for the usual format.
-    """
+    """Return a 95% interval, such as ``3.1000 to 3.4000``; "-" if one mini-batch was measured."""
     if figure.low is None or figure.high is None:
         return "-"
     ends = (figure.low, figure.high)
@@ -90,7 +84,7 @@ def interval(figure: Estimate, digits: str = "") -> str:
 def comparison_table(reports: Sequence[Report], baseline: Report | None = None) -> Table:
     """Return a table with a column for every plan.
 
-    Every figure except the imbalances has its ratio to an even random partition, or to `baseline`.
+    Every figure except imbalances has a ratio to `baseline`, or to an even random partition.
     """
     paths = (report.path for report in reports)
     to = "an even random partition" if baseline is None else baseline.path
@@ -143,10 +137,7 @@ def comparison_table(reports: Sequence[Report], baseline: Report | None = None) 
 
 
 def _epoch(report: Report, baseline: Report | None) -> str:
-    """Return the predicted time of an epoch; if possible, with a ratio in brackets.
-
-    The ratio is to the time of `baseline`, or of a random partition if `baseline` is None.
-    """
+    """Return the predicted epoch, with a ratio to `baseline` or a random partition, if possible."""
     times = report.epoch
     if times.seconds is None:
         return "-"
@@ -177,8 +168,5 @@ def _over_bound(report: Report) -> str:
 
 
 def _passes_of(report: Report) -> list[PassCost]:
-    """Return the costs of an epoch without passes, with one pass, with two passes, and so on.
-
-    Return an empty list if the report has no widths of layers.
-    """
+    """Return the costs of an epoch without passes, with one pass, ...; [] if widths are unknown."""
     return report.on_grid if report.training is None else report.training.passes

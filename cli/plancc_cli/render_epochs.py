@@ -29,10 +29,7 @@ BOUND = "bound: balanced computation, no exchange of rows"
 
 
 def basis_words(basis: Basis, origin: bool = True) -> str:
-    """Return a phrase that names the machine and the widths of the layers.
-
-    If `origin` is true, the phrase also says where they come from, such as "(the default)".
-    """
+    """Return a phrase that names machine and widths and, if `origin`, where they come from."""
     dims = ",".join(map(str, basis.predictor.dims))
     machine_from, dims_from = (basis.machine_from, basis.dims_from) if origin else ("given",) * 2
     return (
@@ -58,15 +55,9 @@ def epoch_words(times: EpochTimes) -> str:
 
 
 def _limits(seconds: float, bound: float, exchange: float) -> str:
-    """Return a phrase that says where an epoch loses time, compared with the bound.
+    """Return the percentages of an epoch that the exchange of rows and the imbalance take.
 
-    The phrase has two percentages of the epoch's time: for the exchange of rows, and for
-    imbalance. A percentage below 0.1% is left out.
-
-    Parameters:
-        seconds: Seconds of the epoch.
-        bound: Seconds of an epoch with balanced computation and without exchange of rows.
-        exchange: Seconds of the exchange of rows.
+    `bound` is the seconds of an epoch with balanced computation and without exchange of rows.
     """
     exchange = min(exchange, seconds - bound)
     shares = (exchange, "exchange of rows"), (seconds - bound - exchange, "imbalance")
@@ -74,10 +65,7 @@ def _limits(seconds: float, bound: float, exchange: float) -> str:
 
 
 def payoff_words(payoff: Payoff) -> str:
-    """Return the number of epochs after which a search pays off, with three significant digits.
-
-    Return "never" if it does not pay off, and "-" if the number is not known.
-    """
+    """Return after how many epochs a search pays off; "never", or "-" if this is unknown."""
     if payoff is None or isinstance(payoff, str):
         return payoff or "-"
     return short(math.ceil(payoff))
@@ -89,10 +77,7 @@ def why_none(times: EpochTimes) -> str:
 
 
 def epoch_table(times: EpochTimes) -> Table | str:
-    """Return a table of predicted times of an epoch, with their ratios to `EpochTimes.bound`.
-
-    If there is no prediction, return a sentence with the reason.
-    """
+    """Return predicted epochs, with ratios to `EpochTimes.bound`, or why there are none."""
     if times.seconds is None:
         return f"no predicted time of an epoch: {why_none(times)}"
     table = Table(("", "time", "over the bound"), "predicted time of an epoch")

@@ -58,10 +58,7 @@ OF_EDGE_PLANS = ("expand_volume", "fold_volume", "expand_messages", "fold_messag
 
 
 def figures(reports: Sequence[Report]) -> list[tuple[str, str]]:
-    """Return the figures that a table of these plans shows, as pairs (attribute, label).
-
-    Figures of edge plans are left out if all plans are row plans.
-    """
+    """Return the figures to show as pairs (attribute, label); fewer if all plans are row plans."""
     edges = any(report.header.layout == "edge" for report in reports)
     return [(name, words) for name, words in FIGURES if edges or name not in OF_EDGE_PLANS]
 
@@ -69,9 +66,7 @@ def figures(reports: Sequence[Report]) -> list[tuple[str, str]]:
 def report_tables(report: Report, per_part: bool, every: bool = True) -> Iterator[Table | str]:
     """Yield the tables that follow the summary of a report; a sentence replaces an empty table.
 
-    Parameters:
-        per_part: Whether to yield a table with a line for every part.
-        every: Whether to yield all tables, not only the tables that options of the command ask for.
+    `per_part` adds a line for every part; `every` adds tables for which no option asks.
     """
     header = report.header
     tried = report.provenance.get("tried")
@@ -165,11 +160,7 @@ def _training(training: TrainingCost, random: TrainingCost) -> Table:
 
 
 def _passes(costs: Sequence[PassCost], layout: str, in_hops: bool) -> Table:
-    """Return a table of words and messages of an epoch, for more and more passes.
-
-    The first row is for an epoch without passes. Every row adds one pass to the passes of the row
-    above.
-    """
+    """Return a table of words and messages of an epoch; every row adds a pass to the row above."""
     caption = "exact, per epoch, without dropout of the features; plancc-run has all passes on"
     caption += "; dead-rows needs a row plan" * (layout != "row")
     caption += "; rows with node-aware exchange" * in_hops
@@ -221,7 +212,7 @@ def _candidates(candidates: Sequence[dict[str, Any]], provenance: Mapping[str, A
 def _tried(tried: Sequence[dict[str, Any]], provenance: Mapping[str, Any]) -> Table:
     """Return a table of the steps of a search; an asterisk marks a step that improved the result.
 
-    The last marked step found the plan. If there are many steps, only marked steps are shown.
+    If there are many steps, only marked steps are shown.
     """
     objective = str(provenance.get("objective", "volume"))
     others = objective not in ("volume", "cut")  # of a cut is told what travels

@@ -27,10 +27,7 @@ without an upper bound, and 13 for two F1 scores."""
 
 
 class EpochTable:
-    """A table with about `MOST_ROWS` rows, each for one epoch; the epochs are evenly spaced.
-
-    The table ends with the last epoch and with the evaluation of the final weights.
-    """
+    """A table of about `MOST_ROWS` evenly spaced epochs; the last row is for the final weights."""
 
     def __init__(self, outline: RunOutline) -> None:
         self.metrics = outline.metrics
@@ -127,10 +124,9 @@ def _cell(metric: Metric, epoch: Epoch, split: str) -> str:
 
 
 def step_line(result: TrainResult) -> str:
-    """Return a line with the seconds of each phase of a step on a mini-batch.
+    """Return a line with the seconds of each phase of a step; "" if no epoch uses mini-batches.
 
-    The seconds are means over the steps and ranks of one epoch: the epoch with the median step
-    time. Return "" if the run has no epoch on mini-batches.
+    The seconds are means over the steps and ranks of the epoch with the median step time.
     """
     taken = [each.step_seconds for each in result.epochs if each.step_seconds is not None]
     if not taken:
@@ -147,8 +143,7 @@ def step_line(result: TrainResult) -> str:
 def chosen_epochs(outline: RunOutline) -> set[int]:
     """Return the indices of the epochs that the table shows: all, or about `MOST_ROWS`.
 
-    If not all epochs are shown, the table has the last epoch, and epochs that are evenly spaced
-    among the evaluated epochs or, if no epoch is evaluated, among all epochs.
+    The last epoch is shown; evaluated epochs are preferred.
     """
     epochs = range(outline.first_epoch, outline.options.epochs)
     every = outline.options.eval_every

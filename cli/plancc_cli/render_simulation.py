@@ -29,15 +29,9 @@ def print_prediction(
     head: Sequence[str] = (),
     foot: Sequence[str] = (),
 ) -> None:
-    """Print the predicted time by layer, direction and step, then the words and the memory.
+    """Print predicted times by layer, direction and step, then the words and the memory.
 
-    Parameters:
-        basis: Machine and widths, and where each comes from.
-        bound: Seconds with balanced computation and without exchange of rows.
-        per_rank: Whether to print a table with a line for every rank.
-        what: Name of what is predicted, "epoch" or "step".
-        head: Lines that are printed before the line about the machine.
-        foot: Lines that are printed after the line about the words.
+    `bound` is the seconds with balanced computation and without exchange of rows.
     """
     schedule, machine = prediction.schedule, prediction.machine
     ranks = schedule.num_ranks
@@ -75,10 +69,7 @@ def print_prediction(
 
 
 def machine_words(machine: Machine, ranks: int, where: str) -> str:
-    """Return a sentence about the machine and its ranks.
-
-    `where` is a phrase that says where the machine comes from, such as " (the default)".
-    """
+    """Return a sentence about the machine and its ranks; `where` may be " (the default)"."""
     nodes = count_of(-(-ranks // machine.node.ranks), "node")
     of_node = f"{machine.node.ranks} to a node"
     speeds = machine.speeds(ranks)
@@ -93,12 +84,7 @@ def machine_words(machine: Machine, ranks: int, where: str) -> str:
 
 
 def _steps(prediction: Prediction, what: str) -> Table:
-    """Return a table of predicted times, with a row for each layer and direction, and then totals.
-
-    The columns are the steps, such as products and exchanges, that occur in the prediction.
-
-    `what`: what the times are of, such as "epoch"; the title and the caption name it.
-    """
+    """Return a table of predicted times by layer, direction and step; `what` names the total."""
     names = list(dict.fromkeys(each.step for each in prediction.steps))
     names = [step for step in prediction.of_rank if step in names]
     a_step = "an epoch" if what == "epoch" else f"a {what}"

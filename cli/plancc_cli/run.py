@@ -27,7 +27,7 @@ def under_launcher() -> bool:
 def started_by_launcher() -> bool:
     """Return whether a launcher has started this process as one of several ranks.
 
-    `under_launcher` is not enough, because other programs also set a launcher's variables.
+    Other programs set a launcher's variables too, so `under_launcher` is not enough.
     """
     if not under_launcher():
         return False
@@ -39,8 +39,7 @@ def started_by_launcher() -> bool:
 def main() -> None:
     """Run `plancc-run`, and end the process with the exit code.
 
-    A process that a launcher started as one of several ranks does not handle signals: the launcher
-    ends it.
+    Ranks of a launcher do not handle signals: the launcher ends them.
     """
     interrupts.let_kill()
     from plancc_cli.signals import answering, begin_command, open_streams

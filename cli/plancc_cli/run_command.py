@@ -1,7 +1,7 @@
 """The command `plancc-run`: trains from a plan, under mpirun or on one rank, and prints the run.
 
-All ranks end with the same exit code (0 done, 1 failed, 2 wrong usage or input, 75 stopped by a
-signal after saving a checkpoint), and one of them says why, in one sentence.
+All ranks end with the same exit code: 0 done, 1 failed, 2 wrong usage or input, 75 stopped by a
+signal after saving a checkpoint.
 """
 
 from __future__ import annotations
@@ -120,10 +120,7 @@ def command(
 
 
 def resumed_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a run that resumes from a checkpoint.
-
-    Options on the command line replace the options in the checkpoint.
-    """
+    """Return the options in the checkpoint, replaced by options on the command line."""
     launch.need_torch(PROGRAM)
     from plancc_runtime.checkpoint import resumed_options
 
@@ -208,13 +205,9 @@ def _run(
 
 
 class _Printed:
-    """Prints the outline, the epochs and the end of a run on stdout, and its progress on stderr.
+    """Prints a run on stdout, and its progress on stderr. All ranks call it, and rank 0 prints.
 
-    All ranks call the methods, and rank 0 prints. Progress is a line every `EVERY` seconds.
-
-    Parameters:
-        plan: Path of the plan.
-        level: With `QUIET` no progress is printed, with `VERBOSE` a line for every epoch.
+    With level `QUIET` no progress is printed, with `VERBOSE` a line for every epoch.
     """
 
     def __init__(self, transport: Transport, plan: str, level: int) -> None:
@@ -230,10 +223,7 @@ class _Printed:
         self._print(lambda out: _print_outline(self._plan, outline, out), outline.remarks)
 
     def report(self, measure: Measure) -> None:
-        """Print the table's row of an epoch, if the table shows this epoch.
-
-        Print a line of progress on stderr if the last line is old enough.
-        """
+        """Print an epoch's row if the table shows it, and progress if the last is old enough."""
         from plancc_runtime.results import summarise
 
         if self._table.shows(measure.epoch):
@@ -265,12 +255,9 @@ class _Printed:
 
 
 def _check(transport: Transport, plan: str, settings: dict[str, Any]) -> None:
-    """Compare the results of a user's class on all ranks with its results on one rank. Collective.
+    """Compare a user's class on all ranks with one rank; rank 0 prints differences. Collective.
 
-    Rank 0 prints the differences.
-
-    Raises:
-        PlanccError: If a difference is greater than 1e-9.
+    Raises PlanccError if a difference is greater than 1e-9.
     """
     from plancc_runtime.train import check_model
 

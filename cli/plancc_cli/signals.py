@@ -1,14 +1,9 @@
 """Signals such as Ctrl-C end a program soon, even while the program is in native code.
 
-Python handles a signal in the main thread, between two instructions: it interrupts the work there,
-and the work cleans up. But a kernel or a library that the main thread has called may run for
+Python handles a signal between two instructions of the main thread, but a kernel may run for
 minutes first. So a second thread waits for signals too. If the work does not end within `GRACE`
-seconds, this thread kills the child processes, removes temporary files, and ends the process. The
-thread cannot run while native code holds the lock of the Python interpreter. plancc's kernels
-release this lock.
-
-A run with checkpoints reacts to signals in another way: it saves a checkpoint and then ends
-(`StopSignals`).
+seconds, this thread kills child processes, removes temporary files, and ends the process. It cannot
+run while native code holds Python's lock, which plancc's kernels release.
 
 The module imports as little as possible, so that signals are handled early.
 """
@@ -50,15 +45,11 @@ _code = 1
 
 
 def answering(program: str, work: Callable[[], object]) -> None:
-    """Run a program's `work` to its end, then end the process. A signal may end the work early.
+    """Run a program's `work` to its end, or until a signal; then end the process.
 
-    If the process also runs other code, this function does not end the process, and does not handle
-    signals. It then returns or raises SystemExit with the exit code. Other code is assumed if
-    standard streams are replaced, if there are other threads, or if a debugger is active.
-
-    Parameters:
-        program: Name of the program, for messages.
-        work: Function that prints its own errors, and raises SystemExit with the exit code.
+    `work` prints its errors, and raises SystemExit with the exit code. The process neither ends nor
+    handles signals if it runs other code: if streams are replaced, or if there are other threads or
+    a debugger.
     """
     answers = _is_alone()
     begin_command(answers=answers)
@@ -91,8 +82,7 @@ def answering(program: str, work: Callable[[], object]) -> None:
 def open_streams() -> None:
     """Open the null device in place of every closed standard stream.
 
-    Otherwise the next file that is opened would get the descriptor number of a closed stream, and
-    native code would print into this file.
+    Otherwise native code would print into the next opened file, which gets the stream's number.
     """
     while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(null, True)
@@ -201,9 +191,7 @@ def end_now(program: str) -> NoReturn:
 def begin_command(*, answers: bool) -> None:
     """Begin a new list of written files, which the message of an interruption will name.
 
-    Parameters:
-        answers: Whether the process runs only this command, and a thread of the process waits for
-            signals.
+    `answers` says whether the process runs only this command, and a thread waits for signals.
     """
     global _answers
     _answers = answers
@@ -221,18 +209,16 @@ def interrupted() -> str:
 
 
 def only_wake(number: int, frame: FrameType | None) -> None:
-    """Do nothing: the signal handler for signals that a thread reads from `signal.set_wakeup_fd`.
+    """Do nothing: the handler for signals that a thread reads from `signal.set_wakeup_fd`.
 
-    With SIG_IGN as the handler, the thread would not get the signal, and child processes would
-    inherit SIG_IGN.
+    With SIG_IGN, the thread would not get the signal, and child processes would inherit SIG_IGN.
     """
 
 
 def ends_with(code: int) -> None:
-    """Record the exit code, and ignore signals from now on.
+    """Record the exit code, and ignore signals from now on; then the command prints why it ends.
 
-    A command calls this function before it prints why it ends. If another thread calls the function
-    later, that thread waits until the process has ended.
+    If another thread calls the function later, that thread waits until the process has ended.
     """
     global _code
     if not _answers:
@@ -277,15 +263,13 @@ class StopSignals:
         with StopSignals(["USR1"], end) as stop:
             ...             # stop() is "" until the signal comes, then "SIGUSR1"
 
-    A thread waits for the signals, so they are recorded even while Python waits for native code.
-    The context must be entered in the main thread. If a signal has come, the process should end
-    soon; so even after the context, further signals do nothing.
+    Signals are recorded even while Python waits for native code. Enter the context in the main
+    thread. If a signal has come, signals after the context do nothing: the process should end soon.
 
     Parameters:
         names: Some of `SIGNALS`; SIGTERM is always recorded.
-        end: Function that ends the process. It is called if another signal comes more than `TWICE`
-            seconds after the first.
-        heard: Function that is called with the name of the first signal, in the waiting thread.
+        end: Ends the process at another signal, more than `TWICE` seconds after the first.
+        heard: Called with the name of the first signal, in the waiting thread.
     """
 
     def __init__(

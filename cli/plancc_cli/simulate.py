@@ -70,13 +70,9 @@ def show_epoch(plan: str, given: dict[str, Any]) -> None:
 
 
 def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[Basis, Tables, int]:
-    """Return what a prediction needs: its basis (machine and widths), tables, and bytes of a word.
+    """Return what a prediction needs: machine and widths, tables, and bytes of a word.
 
-    Parameters:
-        plan: Path of the plan.
-        given: Values of the options of `command`.
-        epoch: Whether whole epochs are predicted, not steps on mini-batches. Only an epoch can
-            have the task of link prediction, or the pass that drops dead rows.
+    Only whole epochs can predict links or drop dead rows; with `epoch` False, steps are predicted.
     """
     from plancc.plan.reader import PlanFile
     from plancc.predict.schedules import read_tables
@@ -150,9 +146,7 @@ def show(result: Prediction, basis: Basis, bound: float, per_rank: bool, **words
 def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[float, ...], int]:
     """Return the shares of training, validation and test vertices, and the seed that draws them.
 
-    Raises:
-        InputError: If `live` is False, that is, if the pass `DEAD_ROWS` is off. No other pass
-            depends on the training vertices.
+    Raises InputError unless the pass `DEAD_ROWS` is on: no other pass depends on these shares.
     """
     from plancc_runtime.options import TrainOptions
 
@@ -163,11 +157,7 @@ def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[f
 
 
 def link_task(header: Header, told: dict[str, Any]) -> LinkTask | None:
-    """Return the task of link prediction; None if a run with these options would not predict links.
-
-    Parameters:
-        told: Options of a run, by the names in `TrainOptions`.
-    """
+    """Return the task of link prediction; None if a run with options `told` predicts no links."""
     from plancc.predict.schedules import LinkTask
     from plancc_runtime.options import TrainOptions
     from plancc_runtime.tasks import learns_links
@@ -189,11 +179,7 @@ def is_graph(path: str) -> bool:
 
 
 def _approximation(given: dict[str, Any]) -> Approximation | None:
-    """Return how the epoch approximates its exchanges of rows; None if the epoch is exact.
-
-    Raises:
-        InputError: If a delay is given without delayed folds.
-    """
+    """Return how the epoch approximates its exchanges of rows; None if the epoch is exact."""
     from plancc.predict.schedules import Approximation
 
     if given["delay"] is not None and given["fold"] != "delayed":

@@ -34,12 +34,7 @@ def print_json(value: Any) -> None:
 
 
 def print_data(form: str, value: Any, rows: Iterable[Mapping[str, Any]] | None = None) -> None:
-    """Print data in the format `form`, "json" or "csv".
-
-    Parameters:
-        value: What JSON shows; also the only row of CSV if `rows` is None.
-        rows: Rows of CSV, each a mapping from column to value.
-    """
+    """Print `value` as "json", or `rows` as "csv"; without `rows`, `value` is the only row."""
     if form == "json":
         print_json(value)
     else:
@@ -47,10 +42,7 @@ def print_data(form: str, value: Any, rows: Iterable[Mapping[str, Any]] | None =
 
 
 def _entries(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield pairs (name, value) of a mapping and of the mappings within it.
-
-    The name of a value in an inner mapping is "NAME OF THE INNER MAPPING.NAME OF THE VALUE".
-    """
+    """Yield pairs (name, value) of nested mappings; dots join the names of all levels."""
     for name, value in row.items():
         if isinstance(value, Mapping):
             yield from _entries(value, f"{prefix}{name}.")
@@ -61,8 +53,7 @@ def _entries(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of CSV, without inner mappings: names of their entries are joined with dots.
 
-    A list becomes a string with commas, and a truth value becomes "true" or "false". Lists of
-    mappings or of lists are left out.
+    A list becomes a string with commas; a list of mappings or of lists is left out.
     """
     found: dict[str, Any] = {}
     for name, value in _entries(row):
@@ -79,11 +70,9 @@ def _plain(value: Any) -> Any:
 
 
 def rows_of(columns: Mapping[str, Any], number: str) -> list[dict[str, Any]]:
-    """Return rows, one mapping each, from a mapping of columns.
+    """Return rows, one mapping each, from lists of equal length by column.
 
-    Parameters:
-        columns: Lists of equal length, by name; they may also be in inner mappings.
-        number: Name of an added column, which numbers the rows from 0.
+    The added column `number` counts the rows from 0.
     """
     lists = dict(_entries(columns))
     rows = zip(*lists.values(), strict=True)
@@ -102,10 +91,7 @@ def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """Return a cell of CSV as a printable string that no spreadsheet reads as a formula.
-
-    A string that begins like a formula, but is not a number, gets an apostrophe at its beginning.
-    """
+    """Return a cell of CSV; an apostrophe precedes a string that begins like a formula."""
     if not isinstance(value, str):
         return value
     text = printable(value)
@@ -126,11 +112,9 @@ def screen_width() -> int:
 
 
 def line_width() -> int | None:
-    """Return the largest number of characters in a line of output; None if there is no limit.
+    """Return the width of a line: COLUMNS, else the terminal's width; None for no limit.
 
-    If the environment variable COLUMNS is set, it is the limit. Otherwise the limit is the width of
-    the terminal. Without the variable, there is no limit for an output that has no width: a pipe, a
-    file, or the pseudo-terminal to which Open MPI connects its ranks.
+    Pipes, files and the pseudo-terminals of Open MPI's ranks have no width.
     """
     if os.environ.get("COLUMNS", "").isdecimal():
         return screen_width()
@@ -158,12 +142,9 @@ def _lines(text: object) -> str:
 
 
 def print_table(table: Table | str) -> None:
-    """Print a table; if it is wider than a line, labels and column headings are wrapped.
+    """Print a table, or a sentence; in a table that is too wide, labels and headings are wrapped.
 
     Figures are neither cut nor broken, so lines may become longer than the width.
-
-    Parameters:
-        table: The table, or a sentence that is printed in place of a table.
     """
     if isinstance(table, str):
         say(table)

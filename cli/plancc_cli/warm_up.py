@@ -111,8 +111,7 @@ def command(portable: str | None, level: str | None, first: bool) -> None:
 def _for_level(level: str | None) -> dict[str, str]:
     """Return environment variables with which numba compiles for a level, such as x86-64-v3.
 
-    Parameters:
-        level: A level that this processor supports; None for the highest of these levels.
+    None stands for the highest level that this processor supports.
     """
     from plancc import jit
 
@@ -130,11 +129,7 @@ def _kernels(folder: Path) -> set[Path]:
 def _run(stages: Stages, work: str, more: dict[str, str], folder: Path) -> int:
     """Run command lines, at most one per core at a time; return the number of compiled kernels.
 
-    Parameters:
-        stages: Groups of command lines; a group begins when the previous one has ended.
-        work: Folder in which the commands run.
-        more: Additional environment variables.
-        folder: Folder of the compiled kernels.
+    A group of `stages` begins when the previous group has ended.
     """
     if find_spec("torch") is None:  # only the compiler is installed
         stages = tuple(tuple(e for e in lines if not e.startswith(RUN)) for lines in stages)

@@ -1,7 +1,6 @@
 """Sentences for the command line: messages of plancc's library, and messages about interruptions.
 
-The library's messages mention parameters by their Python names. This module replaces these names
-by the flags of the command line.
+Messages of the library name parameters in Python; here the flags replace these names.
 """
 
 from __future__ import annotations
@@ -64,10 +63,7 @@ def interruption() -> Iterator[None]:
 
 
 def in_flags(sentence: str, command: click.Command | None) -> str:
-    """Return a message in which every parameter in backticks is replaced by its flag.
-
-    If `command` has no such flag, only the backticks are removed.
-    """
+    """Return a message in which flags of `command` replace parameters in backticks."""
     flags = {} if command is None else OF_OTHERS.copy()
     for option in command.params if command is not None else ():
         if isinstance(option, click.Option):
@@ -81,18 +77,12 @@ def in_flags(sentence: str, command: click.Command | None) -> str:
 
 
 def name_flags(error: PlanccError, command: click.Command | None) -> None:
-    """Replace the names of parameters in an error's message by the flags of `command`.
-
-    If there is no command, only the backticks around the names are removed (`in_flags`).
-    """
+    """Replace parameters in an error's message by the flags of `command` (`in_flags`)."""
     error.args = (in_flags(str(error), command), *error.args[1:])
 
 
 def usage_words(error: click.ClickException) -> str:
-    """Return click's sentence about a wrong command line, without the full stop at its end.
-
-    Names of types, such as "integer range", become plain words.
-    """
+    """Return click's sentence about a wrong command line, in plain words, without full stop."""
     sentence = error.format_message().removesuffix(".")
     sentence = re.sub(r"is not a valid integer( range)?$", "is not a whole number", sentence)
     return re.sub(r"is not a valid float( range)?$", "is not a number", sentence)
@@ -114,10 +104,7 @@ def say(sentence: str, err: bool = False) -> None:
 
 
 def predictions_line(path: str, num_vertices: int, counts: Sequence[int]) -> str:
-    """Return a line about a file of predictions, with the number of vertices.
-
-    If there are few classes, the line also has the number of vertices predicted in each class.
-    """
+    """Return a line about a file of predictions; if classes are few, with the vertices of each."""
     line = f"{path}: predictions for {num_vertices:,} vertices"
     if 0 < len(counts) <= MOST_CLASSES:
         line += f"; of each class {', '.join(f'{count:,}' for count in counts)}"

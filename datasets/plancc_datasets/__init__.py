@@ -1,7 +1,6 @@
 """Graphs that need no download: generated graphs, and graphs inside other libraries.
 
-`load_dataset` makes a data set by its name. Every data set is a frozen dataclass, and the fields of
-the dataclass are its options.
+Every data set is a frozen dataclass, whose fields are its options.
 """
 
 from __future__ import annotations

@@ -33,12 +33,7 @@ DATASETS = Registry(
 
 @dataclass(frozen=True)
 class Dataset:
-    """A graph with the data of its vertices.
-
-    Attributes:
-        graph: The graph.
-        data: Data of the vertices, in the graph's vertex order; empty if the graph has none.
-    """
+    """A graph, with the data of its vertices in the graph's order; empty if there are no data."""
 
     graph: Graph
     data: VertexData = field(default_factory=VertexData)
@@ -47,8 +42,7 @@ class Dataset:
 class Recipe(Protocol):
     """An entry of `DATASETS`: a frozen dataclass whose fields are options (`plancc.fields`).
 
-    If the class attribute `typed` is True, the recipe makes a graph of several vertex types. The
-    command line then writes the graph as a folder, not as one file.
+    If the class attribute `typed` is True, the graph has vertex types, and is written as a folder.
     """
 
     def build(self) -> Dataset:
@@ -56,23 +50,14 @@ class Recipe(Protocol):
 
 
 def dataset_options(name: str) -> tuple[Field[Any], ...]:
-    """Return the options of a data set as dataclass fields.
-
-    A field has the name, the type and the default of the option; metadata["help"] describes it.
-    """
+    """Return the options of a data set; metadata["help"] describes an option."""
     return options_of(DATASETS[name])
 
 
 def load_dataset(name: str, **options: Any) -> Dataset:
-    """Make the data set `name`.
+    """Make the data set `name`; missing options have their defaults (`dataset_options`).
 
-    Parameters:
-        name: One of `DATASETS`.
-        **options: Options of the data set (`dataset_options`); missing options have their defaults.
-
-    Raises:
-        InputError: For an unknown name, an unknown option or a wrong value.
-        BackendUnavailable: If the library that holds the data is not installed.
+    Raises InputError for a wrong name or option, BackendUnavailable if a library is missing.
     """
     recipe = DATASETS[name]
     unknown = unknown_option(options, recipe)
@@ -107,15 +92,9 @@ def describe(recipe: Recipe) -> Source:
 def split_masks(
     labels: npt.NDArray[np.int32], rng: np.random.Generator, train: float = 0.2, val: float = 0.2
 ) -> dict[str, Any]:
-    """Return random masks with the same shares in every class; remaining vertices are for testing.
+    """Return random train_mask, val_mask and test_mask, bool[n], with equal shares in every class.
 
-    Parameters:
-        labels: int32[n].
-        train, val: Shares of the training and the validation vertices. Every class has at least one
-            training vertex.
-
-    Returns:
-        train_mask, val_mask, test_mask: bool[n], disjoint; together they cover all vertices.
+    Every class has a training vertex. Vertices outside `train` and `val` are for testing.
     """
     n = len(labels)
     order = rng.permutation(n)

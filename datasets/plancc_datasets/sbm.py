@@ -57,10 +57,9 @@ class Sbm:
     def _ends(
         self, inner: npt.NDArray[np.int64], outer: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the first and the second vertex, int64[pairs] each, of some pairs of vertices.
+        """Return both vertices of pairs within a block (`inner`) and between blocks (`outer`).
 
-        `inner` has indices of pairs within a block, counted block by block. `outer` has indices of
-        pairs between two blocks, counted by pair of blocks.
+        Pairs have indices, counted block by block, or by pair of blocks.
         """
         per_block = max(self.size * (self.size - 1) // 2, 1)
         low, high = _pair(inner % per_block)
@@ -73,10 +72,7 @@ class Sbm:
 
 
 def _pair(number: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the pairs (low, high) with these numbers.
-
-    Pair 0 is (0, 1), pair 1 is (0, 2), pair 2 is (1, 2), pair 3 is (0, 3), and so on.
-    """
+    """Return the pairs (low, high) with these numbers: (0, 1), (0, 2), (1, 2), (0, 3), ..."""
     high = ((1 + np.sqrt(8 * number.astype(np.float64) + 1)) / 2).astype(np.int64)
     high += (high + 1) * high // 2 <= number  # the square root may be off by one
     high -= high * (high - 1) // 2 > number

@@ -38,17 +38,9 @@ def _dataset(
 def _near(
     place: npt.NDArray[np.float64], count: int, spread: float, rng: np.random.Generator
 ) -> IntArray:
-    """Draw, for every place on a circle of length 1, a vertex near this place.
+    """Draw, for every place on a circle of length 1, one of `count` evenly spaced vertices near it.
 
-    The distance has a Laplace distribution.
-
-    Parameters:
-        place: float64[places].
-        count: Number of vertices, which lie evenly on the circle.
-        spread: Scale of the distribution.
-
-    Returns:
-        Indices of the vertices, int64[places].
+    The distance has a Laplace distribution with scale `spread`.
     """
     drawn = place + rng.laplace(0, spread, len(place))
     return np.floor((drawn % 1) * count).astype(np.int64)

@@ -136,8 +136,8 @@ class Contender:
 def _split(words: Sequence[str], known: Collection[str]) -> list[tuple[str, str]]:
     """Return a pair (name, value) for every option in `words`.
 
-    An option is a word "name=value", or a name in `known`. Any other word that follows an option
-    with a value is appended to this value, after a colon.
+    An option is a word "name=value", or a name in `known`. Any other word is appended, after a
+    colon, to the value before it.
     """
     found: list[tuple[str, str]] = []
     for word in words:
@@ -152,11 +152,7 @@ def _split(words: Sequence[str], known: Collection[str]) -> list[tuple[str, str]
 
 
 def _of_search(option: str, text: str) -> Any:
-    """Convert `text` to the type of an option of the search.
-
-    Raises:
-        InputError: If the option does not accept the value.
-    """
+    """Convert `text` to the type of an option of the search; raise InputError for a wrong value."""
     if option == "balance":
         Balance.parse(text, DEFAULT_DIMS)
         return text
@@ -196,13 +192,7 @@ def _parse(parameter: str, text: str) -> Contender:
 
 
 def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
-    """Return the contenders (models or partitioners with options) in a comma-separated string.
-
-    If `baseline` is not the label of one of them, it is parsed as one more contender.
-
-    Raises:
-        InputError: If there is no contender, or if two have the same label.
-    """
+    """Return the contenders in a comma-separated string, and `baseline` if it is none of them."""
     found = [_parse("models", word) for word in text.split(",") if word.strip()]
     if not found:
         raise InputError(f"`models` '{text}': name at least one, such as hp,metis")
@@ -218,12 +208,9 @@ def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
 
 
 def parse_numbers(text: str) -> list[int]:
-    """Return the numbers of parts or ranks in a string, ascending.
+    """Return the numbers of parts or ranks in a string, ascending; raise InputError if not 1..4096.
 
     "p=16..4096" gives the powers of two in this range, and "p=16,36,64" the listed numbers.
-
-    Raises:
-        InputError: If the string has another form, a range is empty, or a number is not in 1..4096.
     """
     found: set[int] = set()
     for word in text.strip().removeprefix("p=").split(","):

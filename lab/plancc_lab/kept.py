@@ -21,11 +21,8 @@ class Kept:
 
     Attributes:
         path: The file; it need not exist, but its folder must.
-        sources: A string on which the results depend, such as a hash of the code. It is written
-            with every result. Results that were written with another string stay in the file, but
-            are ignored.
-        any_sources: Whether the last result of every step counts, whatever string was written with
-            it.
+        sources: String written with every result; results with another string are ignored.
+        any_sources: Whether results count with any string; of a step, the last result counts.
     """
 
     path: Path
@@ -36,9 +33,7 @@ class Kept:
     def step(self, key: Sequence[str | int], work: Callable[[], Any]) -> Any:
         """Return the kept result of a step; if there is none, do `work` and keep its result.
 
-        Parameters:
-            key: Key of the step.
-            work: Function whose result can be written as JSON.
+        The result must be writable as JSON.
         """
         known = self._known
         if tuple(key) not in known:
@@ -65,10 +60,7 @@ class Kept:
             raise output_error(str(self.path), error) from None
 
     def line(self, key: Sequence[str | int]) -> int:
-        """Return the line number, from 1, of the result of `key`.
-
-        The file must have held this result when it was opened.
-        """
+        """Return the line number, from 1, of a result that the file held when it was opened."""
         return self._lines[tuple(key)]
 
     def __getitem__(self, key: Sequence[str | int]) -> Any:
@@ -80,10 +72,7 @@ class Kept:
 
     @cached_property
     def _known(self) -> dict[tuple[str | int, ...], Any]:
-        """The last result of every key, by key.
-
-        Lines that are incomplete, or that are not results of steps, are ignored.
-        """
+        """The last result of every key, by key; incomplete and other lines are ignored."""
         text = ""
         if self.path.exists():
             with open_file(self.path) as stream:

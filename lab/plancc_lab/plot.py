@@ -35,13 +35,7 @@ OF_MODELS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "
 
 
 def check_plot(path: str) -> None:
-    """Check that a figure can be drawn and written to this file.
-
-    Raises:
-        InputError: If the extension is not in `FORMATS`.
-        OutputError: If the file cannot be written.
-        BackendUnavailable: If matplotlib is not installed.
-    """
+    """Raise an error if a figure cannot be drawn, or cannot be written to this file."""
     if os.path.splitext(path)[1].lower() not in FORMATS:
         raise InputError(f"--plot {path}: choose a name that ends in {', '.join(FORMATS)}")
     check_target(path)
@@ -49,14 +43,9 @@ def check_plot(path: str) -> None:
 
 
 def plot_sweep(sweep: Sweep, path: str) -> None:
-    """Draw a chart of seconds over ranks, and below it a bar chart of the steps of an epoch.
+    """Draw seconds over ranks on logarithmic axes, and below it the steps of an epoch as bars.
 
-    The upper chart has logarithmic axes, like Figure 3 of Demirci et al. 2022. The lower chart has
-    a group of bars for every number of ranks and a bar for every model, like Figure 1 of Tripathy
-    et al. 2020.
-
-    Raises:
-        OutputError: If the file cannot be written.
+    The charts are like Figure 3 of Demirci et al. 2022, and Figure 1 of Tripathy et al. 2020.
     """
     from matplotlib.figure import Figure
 
@@ -75,13 +64,9 @@ def plot_sweep(sweep: Sweep, path: str) -> None:
 def plot_study(study: Study, path: str) -> None:
     """Draw charts of the volume and of the predicted epoch, over the number of parts.
 
-    If there are several graphs, each graph has a column of charts; if there is one graph, its two
-    charts are side by side. Every model is a line or, if there is only one number of parts, a bar.
-    Values are means over seeds; if there is a baseline, they are ratios to the baseline. Charts of
-    different graphs have the same scale if they show lines, or ratios.
-
-    Raises:
-        OutputError: If the file cannot be written.
+    Values are means over seeds; if there is a baseline, they are ratios to the baseline. Every
+    model is a line or, if there is only one number of parts, a bar. Several graphs have a column of
+    charts each.
     """
     from matplotlib.figure import Figure
 
@@ -121,10 +106,7 @@ def _name(graph: str) -> str:
 
 
 def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
-    """Draw the figure `name`, such as the volume, for one graph.
-
-    A model has a line over the numbers of parts, or a bar if there is only one number of parts.
-    """
+    """Draw the figure `name`, such as the volume, for one graph: a line or a bar for each model."""
     axes.set_prop_cycle(color=OF_MODELS)
     axes.set_axisbelow(True)
     of_baseline = study.baseline is not None
@@ -151,9 +133,7 @@ def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
 def _scale(axes: Any, study: Study) -> None:
     """Set the scale of the y axis, and of all axes that share it.
 
-    The scale is logarithmic if the largest value of the lines is more than `WIDE` times their
-    smallest positive value. But in a study with a baseline, where the values are ratios, the scale
-    is linear if all values are below `WIDE`.
+    It is logarithmic if values differ by more than a factor `WIDE`, linear for ratios below `WIDE`.
     """
     from matplotlib.ticker import LogLocator, MaxNLocator
 
@@ -174,12 +154,9 @@ def _scale(axes: Any, study: Study) -> None:
 
 
 def _mean_of(study: Study, graph: str, label: str, parts: int, name: str) -> float | None:
-    """Return a figure that is a mean over seeds, divided by the baseline's figure if there is one.
+    """Return the mean of a figure over seeds, divided by the baseline's; None if it is unknown.
 
-    Without a baseline, "epoch_seconds" is returned in ms. Return None if a figure is unknown.
-
-    Parameters:
-        study: A result of `Study.over_seeds`.
+    Without a baseline, "epoch_seconds" is in ms. `study` is a result of `Study.over_seeds`.
     """
     key = (graph, label, parts)
     (row,) = [row for row in study.rows if (row.graph, row.label, row.parts) == key]
@@ -190,10 +167,7 @@ def _mean_of(study: Study, graph: str, label: str, parts: int, name: str) -> flo
 
 
 def _save(figure: Any, path: str) -> None:
-    """Write a figure to a file; if this fails, no file is left.
-
-    The same figure gives the same bytes.
-    """
+    """Write a figure, with equal bytes for equal figures; if this fails, no file is left."""
     from matplotlib import rc_context
 
     dates = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}

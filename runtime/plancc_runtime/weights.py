@@ -1,8 +1,7 @@
 """Read and write weights. A file may come from an untrusted source, so all its data are checked.
 
-A file is an ``.npz`` that holds each parameter and buffer as an array under its name. The entry
-``network`` is a string: the description of the network as JSON (`plancc_runtime.saved`). Older
-files have no description.
+An ``.npz`` holds each parameter and buffer under its name. Its entry ``network`` is the network's
+description as JSON (`plancc_runtime.saved`); older files have none.
 """
 
 from __future__ import annotations
@@ -34,11 +33,7 @@ Shapes = dict[str, tuple[int, ...]]
 def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndarray]:
     """Return the arrays with these names and shapes in an ``.npz``; not collective.
 
-    Only arrays of the right shape are read, so that reading takes no more memory than the network.
-
-    Raises:
-        InputError: If the file cannot be read, or if an array is missing, has another shape, or is
-            not finite.
+    Raises InputError if an array is missing, not finite, or of another shape (before reading it).
     """
     name, arrays = fspath(path), {}
     with _opened(path) as file:
@@ -57,16 +52,9 @@ def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndar
 
 
 def read_description(path: str | PathLike[str]) -> tuple[dict[str, Any] | None, Shapes]:
-    """Return the network's description in a file of weights, and the shapes of the file's arrays.
+    """Return the network's description (unchecked JSON) in a file, and its arrays' shapes by name.
 
-    Not collective.
-
-    Returns:
-        dict or None: The JSON, unchecked; None in older files and files of other programs.
-        dict of str to tuple of int: Shapes by the arrays' names.
-
-    Raises:
-        InputError: If the file cannot be read, or its description is not a JSON object.
+    The description is None in older files and in files of other programs. Not collective.
     """
     with _opened(path) as file:
         there = _headers(file, path)
@@ -91,14 +79,9 @@ def save_weights(
     weights: Mapping[str, np.ndarray],
     description: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write weights as ``.npz``; if writing fails, no file is left. Only one rank calls this.
+    """Write weights, and the network's description as JSON, as ``.npz``. Only one rank calls this.
 
-    Parameters:
-        weights: Arrays by the names of parameters and buffers.
-        description: The network's description (`plancc_runtime.saved`); written as JSON.
-
-    Raises:
-        OutputError: If the file cannot be written.
+    If writing fails, no file is left.
     """
     from plancc.files import atomic_write
 
@@ -119,10 +102,7 @@ def _native(array: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def _opened(path: str | PathLike[str]) -> Iterator[Any]:
-    """Context manager that yields the open ``.npz`` archive.
-
-    Errors that numpy, zipfile or zlib raise in the ``with`` block become InputError.
-    """
+    """Open an ``.npz``; errors of numpy, zipfile or zlib in the ``with`` block are InputErrors."""
     try:
         with PARSING, open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
             yield file
@@ -137,10 +117,7 @@ def _opened(path: str | PathLike[str]) -> Iterator[Any]:
 def _headers(
     file: Any, path: str | PathLike[str]
 ) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Return shape and dtype of every array, without reading the array.
-
-    Raises InputError if the file has too few bytes for an array.
-    """
+    """Return shape and dtype of every array without reading it; InputError if bytes are missing."""
     found = {}
     for key in file.files:
         entry = file.zip.getinfo(key if key in file.zip.NameToInfo else f"{key}.npy")

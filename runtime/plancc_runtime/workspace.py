@@ -1,8 +1,7 @@
-"""Memory for large dense tensors, which is reused when no tensor refers to it any more.
+"""Memory for large dense tensors, reused when no tensor refers to it any more.
 
-The C library returns large pieces of memory to the system when they are freed, and fresh memory
-costs a page fault every 4 kB when it is first written. These faults would take as much time as the
-arithmetic. Every thread has its own workspace, so ranks that are threads share none.
+The C library returns large freed memory to the system, and page faults of fresh memory would take
+as much time as the arithmetic. Every thread has its own workspace.
 """
 
 from __future__ import annotations
@@ -32,9 +31,8 @@ class Workspace:
     def empty(self, rows: int, width: int, like: Tensor) -> Tensor:
         """Return an uninitialised Tensor[rows, width], with dtype and device of `like`.
 
-        The result may reuse the memory of a tensor that this workspace returned earlier, if nothing
-        refers to the earlier tensor any more, not even autograd or a view. For autograd, the result
-        is a new tensor, not a view of the earlier tensor.
+        The result may reuse the memory of an earlier result to which nothing refers any more, not
+        even autograd or a view. For autograd, the result is a new tensor.
         """
         size = rows * width * like.element_size()
         if like.device.type != "cpu" or size < LEAST_BYTES:

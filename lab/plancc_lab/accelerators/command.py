@@ -175,10 +175,7 @@ def _print(shown: Shown, beside: list[Comparison], machines: dict[str, Accelerat
 
 
 def _print_comparison(beside: list[Comparison], machines: dict[str, Accelerator]) -> None:
-    """Print the modelled speed-ups by data set beside the published ones (MixGCN, Figure 12).
-
-    Then print by which factor modelled and published figures differ at most.
-    """
+    """Print modelled and published speed-ups (MixGCN, Figure 12), and how much they differ."""
     from plancc.report.table import Table
     from plancc_cli.tables import print_table, say
     from plancc_lab.accelerators.published import SPEEDUPS

@@ -1,7 +1,6 @@
 """Descriptions of sparse accelerators, as dataclasses and as TOML files.
 
-An accelerator has adders, a memory, and storage on chip for data that are read again: `OutputTiles`
-for designs with buffers, `Cache` for a processor.
+On chip are data that are read again: `OutputTiles`, or the `Cache` of a processor.
 """
 
 import os
@@ -34,14 +33,11 @@ class OutputTiles:
     Attributes:
         node_buffer, output_buffer: Bytes on chip for rows of H, and for rows of Z; at least 4 each.
         adjacency_buffer: Bytes on chip for the nonzeros of A.
-        mask_buffer: Bytes on chip for the bits of the output mask. 0 if the design has no mask:
-            then it computes all of Z, and applies the mask in a second pass over Z.
-        adjacency: How A is stored. "csr": in tiles of rows and columns, with a pointer for every
-            row of a tile. "csc": in tiles of rows, with a pointer for every column of a tile.
-            "pairs": without pointers.
+        mask_buffer: Bytes on chip for the output mask; 0 if a second pass masks all of Z.
+        adjacency: How A is stored: "csr" in tiles of rows and columns with pointers of rows; "csc"
+            in tiles of rows with pointers of columns; "pairs" without pointers.
         nonzero_bytes: Bytes of one nonzero without the pointers.
-        skips: Pieces of H that are not read if an output tile does not need them: single "rows",
-            whole "windows" of the size of the node buffer, or "nothing".
+        skips: What is not read of H if unneeded: "rows", "windows" (node buffers), or "nothing".
     """
 
     node_buffer: float
@@ -95,16 +91,12 @@ class Accelerator:
     Attributes:
         adders: Largest number of additions of 32-bit numbers in one clock cycle.
         clock: Clock rate in Hz.
-        utilisation: Share of these additions, in (0, 1], that is reached if the memory is fast
-            enough.
+        utilisation: Share of these additions, in (0, 1], that fast enough memory allows.
         bandwidth: Bytes per second of the memory.
         efficiency: Share of the bandwidth, in (0, 1], that is reached.
         overlaps: Whether memory and adders work at the same time.
         power: Watts, without the memory if `memory_energy` is given.
-        memory_energy: Joules per bit that is read or written; 0 if it is part of `power`.
-
-    Raises:
-        InputError: If a value is out of its range.
+        memory_energy: Joules per bit; 0 if part of `power`.
     """
 
     name: str
@@ -126,12 +118,7 @@ class Accelerator:
 
 
 def accelerator(name: str | os.PathLike[str]) -> Accelerator:
-    """Return a shipped accelerator by its name in `SHIPPED`, or an accelerator from a file.
-
-    Raises:
-        InputError: If there is neither a shipped accelerator nor a file of this name, or if the
-            file does not describe an accelerator.
-    """
+    """Return a shipped accelerator by its name in `SHIPPED`, or an accelerator from a file."""
     text = os.fspath(name)
     if text in SHIPPED:
         return read_accelerator(str(files(__package__).joinpath(f"machines/{text}.toml")))
@@ -143,16 +130,10 @@ def accelerator(name: str | os.PathLike[str]) -> Accelerator:
 
 
 def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
-    """Return the accelerator of a TOML file.
+    """Return the accelerator of a TOML file, whose top level has the attributes of `Accelerator`.
 
-    Parameters:
-        path: Name of the file. Its top level has all attributes of `Accelerator`. A table
-            ``[tiles]`` has all attributes of `OutputTiles`, or a table ``[cache]`` has all
-            attributes of `Cache`. Units are bytes, Hz, bytes per second, watts and joules per bit.
-
-    Raises:
-        InputError: If the file cannot be read or is not TOML; if a key is missing or unknown, or a
-            value out of range.
+    A table ``[tiles]`` has the attributes of `OutputTiles`, or ``[cache]`` the attributes of
+    `Cache`. Raises InputError for a missing or unknown key, or a wrong value.
     """
     values, name = read_toml(path), os.fspath(path)
     tables: dict[str, type[OutputTiles | Cache]] = {"tiles": OutputTiles, "cache": Cache}
@@ -168,16 +149,7 @@ def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
 
 
 def _make(kind: type[Made], values: dict[str, Any], where: str, **others: Any) -> Made:
-    """Return ``kind(**values, **others)``.
-
-    Parameters:
-        kind: A dataclass.
-        values: Values from a file.
-        where: The file, or the table in it, for error messages.
-
-    Raises:
-        InputError: If a key in `values` is missing or unknown, or if a value is wrong.
-    """
+    """Return ``kind(**values, **others)``; an InputError about a key or a value names `where`."""
     known = [field.name for field in fields(kind) if field.name not in others]  # type: ignore[arg-type]
     for key, value in values.items():
         if key not in known:
@@ -194,9 +166,7 @@ def _make(kind: type[Made], values: dict[str, Any], where: str, **others: Any) -
 def _check(value: Any, may_be_zero: tuple[str, ...] = ()) -> None:
     """Raise InputError if a field's value has a wrong type, or is not in its range.
 
-    Parameters:
-        value: An instance of a dataclass of this module.
-        may_be_zero: Names of fields that may be 0; all other numbers must be positive.
+    Numbers must be positive; only the fields `may_be_zero` may be 0.
     """
     for field in fields(value):
         given, wanted, kind = getattr(value, field.name), "", kind_of(field)

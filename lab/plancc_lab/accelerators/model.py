@@ -1,21 +1,18 @@
 """Time and energy of neighbour aggregation on an accelerator.
 
 One aggregation is the masked sparse product ``Z = (A H) * M`` (S-SpMM, Equation 4 of Wan et al.
-2025). H and Z are n x width, and the mask M keeps some of the entries of Z.
+2025). H and Z are n x width.
 
 time
-    t1 = additions / (adders x clock x utilisation), and t2 = bytes / (bandwidth x efficiency). If
-    adders and memory work at the same time, the time is the larger of t1 and t2, else their sum.
-    There is one addition for every nonzero and column. A design with a mask skips additions for
-    outputs that the mask drops.
+    max(t1, t2) if adders and memory work at the same time, else t1 + t2, where
+    t1 = additions / (adders x clock x utilisation) and t2 = bytes / (bandwidth x efficiency).
+    There is one addition for every nonzero and column, except for outputs that a mask drops.
 energy
     Power x time, plus an energy for every bit that the memory reads or writes.
 bytes
-    Data that do not fit into a buffer are read again. The columns of H and Z are cut into *slices*,
-    and the rows of Z into *tiles*, so that the rows of one tile, in the columns of one slice, fit
-    into the output buffer. A is read once per slice, and H once per tile. With wide slices A is
-    read rarely and H often; with narrow slices it is the reverse. Every design is modelled with the
-    slice width that moves the fewest bytes.
+    The columns of H and Z are cut into *slices*, and the rows of Z into *tiles*, so that the rows
+    of one tile, in the columns of one slice, fit into the output buffer. A is read once per slice,
+    and H once per tile. Every design has the slice width that moves the fewest bytes.
 
 Nonzeros are assumed to be spread evenly at random over the tiles. So a tile with e nonzeros needs
 each of the n rows of H with probability 1 - (1 - 1/n)^e.
@@ -44,15 +41,12 @@ MOST_SLICE_WIDTHS = 4096
 class Aggregations:
     """Neighbour aggregations of one graph.
 
-    Attributes:
-        vertices, nonzeros: Number of rows of A, and of its nonzeros; rounded figures such as 1.81e9
-            are allowed.
-        widths: Columns of H in every aggregation.
-        mask_density: Share of the outputs that the mask keeps, in [0, 1]. It is 0.5 for dropout
-            with probability 0.5, and about 0.5 for ReLU (Wan et al. 2025, section 3.2.1).
+    Dropout and ReLU keep about 0.5 of the outputs (Wan et al. 2025, section 3.2.1).
 
-    Raises:
-        InputError: If a value is out of its range.
+    Attributes:
+        vertices, nonzeros: Rows and nonzeros of A; rounded figures such as 1.81e9 are allowed.
+        widths: Columns of H in every aggregation.
+        mask_density: Share of the outputs that the mask keeps, in [0, 1].
     """
 
     vertices: float
@@ -78,13 +72,8 @@ def gcn_aggregations(
 ) -> Aggregations:
     """Return the aggregations of one epoch of a GCN, forward and backward.
 
-    In the forward pass layer l aggregates H^{l-1}, masked by dropout. In the backward pass it
-    aggregates a gradient of the same width, masked by the ReLU of layer l - 1 (Wan et al. 2025,
-    section 3.2.1); the first layer has no backward pass.
-
-    Parameters:
-        dims: Widths d_0..d_L, at least two; the last width is not aggregated.
-        mask_density: Share of the outputs that the masks keep.
+    Dropout masks forward aggregations, ReLU backward aggregations (Wan et al. 2025, section 3.2.1).
+    The first layer has no backward pass, and the last of the widths `dims` is not aggregated.
     """
     return Aggregations(vertices, nonzeros, (*dims[:-1], *dims[1:-1]), mask_density)
 
@@ -95,8 +84,7 @@ class MemoryTraffic:
 
     Attributes:
         slice_width: Number of columns of H that are processed together.
-        features, adjacency, outputs: Bytes of the features H, of the matrix A, and of the outputs
-            Z with their mask.
+        features, adjacency, outputs: Bytes of H, of A, and of Z with its mask.
     """
 
     slice_width: int
@@ -114,8 +102,7 @@ class AcceleratorEstimate:
     """Time and energy of aggregations on an accelerator.
 
     Attributes:
-        features: Bytes of H (see the module) that are read from memory.
-        adjacency: Bytes of A that are read from memory.
+        features, adjacency: Bytes of H, and of A, that are read from memory.
         outputs: Bytes of Z and of the mask that are read or written.
         compute_seconds, memory_seconds: Seconds of the adders alone and of the memory alone.
         seconds: Seconds of adders and memory together.
@@ -199,22 +186,15 @@ def _tiled(memory: OutputTiles, work: Aggregations, width: int) -> MemoryTraffic
 
 
 def _masked_outputs(work: Aggregations, whole: float) -> float:
-    """Return the bytes read for the mask, plus the bytes written for outputs that the mask keeps.
-
-    `whole` is the number of bytes of all outputs Z, including those that the mask does not keep.
-    """
+    """Return bytes of the mask and of the outputs that it keeps; all outputs have `whole` bytes."""
     return (work.mask_density + 1 / 32) * whole
 
 
 def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:
-    """Return the memory traffic of Z = A H on a processor with a cache.
+    """Return the memory traffic of Z = A H on a processor with a cache, in the cheaper order.
 
-    The cheaper of two orders of computing is taken.
-
-    Row by row: the probability that a row of H is in the cache when a nonzero needs the row equals
-    the share of H that fits into the cache; otherwise the row is read. Block by block: H is cut
-    into blocks of rows that fit into the cache; A and H are read once, and for every block Z is
-    read and written again.
+    Row by row, a row of H is in the cache with the probability (cached share of H). Block by block
+    of H, A and H are read once, and Z is read and written for every block.
     """
     n = work.vertices
     whole = FEATURE_BYTES * n * width

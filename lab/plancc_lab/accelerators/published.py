@@ -1,14 +1,12 @@
 """Figures of Wan et al. 2025, and their ratios to the figures of `plancc_lab.accelerators.model`.
 
-The module has Table 2, Table 3, and the ranges of speed-ups in Figure 12. The ranges are from the
-text (section 4.4.1), which does not give the single bars of the figure.
+The ranges of speed-ups in Figure 12 are from the text (section 4.4.1).
 
 The energies of the CPU in Table 3 are divided by 1,000 here: with the printed energies, the
-published speed-ups would need a processor of 35 kW. For every graph, consider the ratio of the
-CPU's energy to the energy of MixGCN-SPU. The largest ratio is 5.71 times the smallest; for the
-speed-ups of Figure 12 this factor is 21.6 / 3.77 = 5.73. So the paper seems to compute an energy as
-time multiplied by a constant power. Then the speed-ups are proportional to these ratios
-(`speedups_over_cpu`).
+published speed-ups would need a processor of 35 kW. The ratio (energy of the CPU) / (energy of
+MixGCN-SPU) varies by a factor of 5.71 between graphs, the speed-up in Figure 12 by 21.6 / 3.77 =
+5.73. So the paper seems to multiply time by a constant power, and the speed-ups are proportional to
+these ratios (`speedups_over_cpu`).
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ class PublishedDataset:
 
     Attributes:
         vertices, nonzeros: Nodes and edges as the paper counts and rounds them.
-        joules: Energy by accelerator; the energy of the CPU is the printed energy divided by 1,000.
+        joules: Energy by accelerator; the printed energy of the CPU is divided by 1,000.
     """
 
     name: str
@@ -50,9 +48,7 @@ class PublishedDataset:
         return (self.features, HIDDEN, HIDDEN, self.classes)
 
     def aggregations(self) -> Aggregations:
-        """Return the aggregations of an epoch of the paper's GCN.
-
-        It is assumed that the masks (of dropout and of the ReLU) keep half of the numbers."""
+        """Return the aggregations of an epoch of the paper's GCN, with masks that keep half."""
         return gcn_aggregations(self.vertices, self.nonzeros, self.dims)
 
 
@@ -87,7 +83,7 @@ ENERGY_FACTOR = {SPU: 1.6, "hygcn": 1.7, "awb-gcn": 2.9, CPU: 2.8}
 def speedups_over_cpu() -> dict[str, float]:
     """Return the speed-up of MixGCN-SPU over the CPU for every data set, computed from Table 3.
 
-    Every accelerator is assumed to have a constant power, and the largest speed-up is set to the
+    Accelerators are assumed to have constant power, and the largest speed-up is set to the
     published 21.6. The smallest is then 3.78, where the paper has 3.77.
     """
     ratio = {name: each.joules[CPU] / each.joules[SPU] for name, each in DATASETS.items()}
@@ -96,10 +92,7 @@ def speedups_over_cpu() -> dict[str, float]:
 
 
 def apart(value: float, low: float, high: float | None = None) -> float:
-    """Return the factor by which a positive value is below `low` or above `high`; at least 1.
-
-    If `high` is None, the range is the single value `low`.
-    """
+    """Return the factor by which a value is below `low` or above `high` (or `low`); at least 1."""
     return max(1.0, low / value, value / (low if high is None else high))
 
 
@@ -108,8 +101,6 @@ class Comparison:
     """A modelled figure, and the published figure.
 
     Attributes:
-        dataset: Name of the data set.
-        machine: Name of the accelerator.
         figure: "speed-up" of MixGCN-SPU over `machine`, or "energy" of `machine` in joules.
         value: The modelled figure.
         low, high: The published range; for a single published figure, both are this figure.

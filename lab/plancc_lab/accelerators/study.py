@@ -23,8 +23,7 @@ class Subject:
 
     Attributes:
         dims: Widths d_0..d_L.
-        dataset: Data set of the paper whose published figures are for the same work; None if there
-            is none.
+        dataset: Data set of the paper, if its published figures are for the same work; else None.
     """
 
     name: str
@@ -44,10 +43,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class AcceleratorRow:
-    """Figures of one accelerator on one subject: a graph, and the widths of a network's layers.
-
-    `published_joules` is None if the paper has no energy for this graph and accelerator.
-    """
+    """Figures of one accelerator on one subject; `published_joules` is None if not in the paper."""
 
     machine: str
     estimate: AcceleratorEstimate

@@ -1,12 +1,8 @@
 """Fit of three rates to the times of epochs, for all work other than sparse products.
 
-`plancc.predict.simulation` models the time of this work with three unknown rates (dense, stream
-and overhead):
-
     seconds = multiply-adds / dense + bytes / stream + operations x overhead
 
-A few epochs of different sizes determine the rates. The fitted rates thus include the time for
-allocations, cold caches and Python.
+Fitted to whole epochs, the rates include the time for allocations, cold caches and Python.
 """
 
 from __future__ import annotations
@@ -33,7 +29,6 @@ class EpochSeconds:
     """One measured epoch of a GCN on one rank, with the passes "order" and "constant".
 
     Attributes:
-        dims: Widths d_0..d_L.
         rest: Seconds of all work except sparse products.
     """
 
@@ -54,11 +49,7 @@ class DrawSeconds:
 
 
 def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
-    """Return three counts of an epoch's work, float64[3].
-
-    The counts are the multiply-adds of dense products, the bytes that dense products and
-    element-wise operations read or write, and the number of operations.
-    """
+    """Return multiply-adds and bytes of an epoch's dense work, and its number of operations."""
     one = np.ones(1, np.int64)
     tables = Tables(
         name="epoch",
@@ -82,14 +73,9 @@ def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
 
 
 def fitted(epochs: Sequence[EpochSeconds], draws: Sequence[DrawSeconds] = ()) -> Compute:
-    """Return the rates that fit best: with the least sum of squared relative errors of the times.
+    """Return the rates with the least sum of squared relative errors of the times.
 
-    Parameters:
-        epochs: At least three, of different widths and numbers of rows.
-        draws: No draws, or at least three, with different numbers of rows and nonzeros.
-
-    Raises:
-        InputError: If there are too few epochs or draws.
+    Raises InputError for fewer than three epochs. Without `draws`, rates of drawing are None.
     """
     if len(epochs) < 3:
         raise InputError(f"{len(epochs)} epochs: at least three are needed to fit three rates")

@@ -1,14 +1,10 @@
 """Measurements of this machine with the operations of the runtime.
 
-All ranks do the same work at once, because they share cores, caches and memory, so that the rate of
-a rank depends on the other ranks. Every operation is repeated with several sets of operands, one
-set after the other. So, as in an epoch, the operands of an operation are not in the cache. These
-are measured:
+All ranks do the same work at once, because they share cores, caches and memory. Operations use
+several sets of operands in turn, so that, as in an epoch, no operands are in the cache.
 
-    sparse products   rates for random matrices with skewed rows and columns, by number of rows,
-                      nonzeros per row, and width
-    epochs            times of small networks, which every rank trains alone; they give the rates
-                      of dense products and element-wise work, and the overhead of an operation
+    sparse products   rates for random matrices with skewed rows and columns
+    epochs            times of small networks: dense products, element-wise work, and overhead
     batches           CPU seconds to draw and build mini-batches; every rank draws its own
     messages          times of exchanges between dense products of known time
 """
@@ -83,13 +79,11 @@ class Effort:
     """How much is measured.
 
     Attributes:
-        rows, nonzeros_per_row, widths: Sizes of the sparse products, ascending; every combination
-            is measured.
-        networks: For each small network, its number of rows and its width.
+        rows, nonzeros_per_row, widths: Sizes of sparse products, ascending, in all combinations.
+        networks: Number of rows and width of every small network.
         epochs: Number of measured epochs of each network, after `WARM_UP` others.
-        samples: Number of samples of each measurement; the result is the median of the samples.
-        seconds: Least seconds of a sample. If ranks share cores, a sample takes at least `TURNS`
-            seconds.
+        samples: Number of samples of each measurement, whose median counts.
+        seconds: Least seconds of a sample; at least `TURNS` if ranks share cores.
     """
 
     rows: tuple[int, ...]
@@ -132,10 +126,9 @@ class MeasuredRates:
     """Rates of sparse products of one rank, float32.
 
     Attributes:
-        rows, nonzeros_per_row, width: The measured sizes: rows of the square matrix, nonzeros per
-            row, and columns of the dense operand.
-        multiply_adds (float64[rows, nonzeros_per_row, width]): Multiply-adds per second, for every
-            combination of these sizes.
+        rows: Numbers of rows of the square matrix.
+        width: Numbers of columns of the dense operand.
+        multiply_adds (float64[rows, nonzeros_per_row, width]): Multiply-adds per second.
     """
 
     rows: list[int]
@@ -153,8 +146,7 @@ class MeasuredRates:
 class MeasuredEpochs:
     """Times of an epoch of a GCN that every rank trains alone, with all passes.
 
-    For every rank, the time is the median over its epochs (the mean, if ranks share cores). The
-    mean of these times over all ranks is stored.
+    A time is the mean over ranks of the medians over epochs (means, if ranks share cores).
 
     Attributes:
         sparse, rest: Seconds of sparse products, and of all other work.
@@ -173,7 +165,6 @@ class MeasuredDraws:
 
     Attributes:
         rows, nonzeros: Number of rows, and of nonzeros, of all blocks together.
-        blocks: Number of blocks.
         seconds: CPU seconds to draw a mini-batch and to build its blocks.
     """
 
@@ -189,16 +180,11 @@ class Calibration:
 
     Attributes:
         transport: How messages were sent: "threads", "mpi", ...; "one rank" if there were none.
-        threads: Threads per rank.
         cores: Cores per node.
         memory: Bytes per rank.
-        inside, between: Latency and bandwidth between ranks of one node, and between ranks of
-            different nodes; None if there are no such ranks.
-        broadcast, allreduce: "ring" or "tree": of these two algorithms, the one whose modelled time
-            is nearer to the measured time of the collective. None for one rank.
-        spread: Relative difference of the longest and the shortest sample of a measurement: the
-            maximum over ranks, then the median over measurements. It is large if other programs ran
-            at the same time.
+        inside, between: Links between ranks of one node, and of different nodes, or None.
+        broadcast, allreduce: "ring" or "tree", the better model of the measured time, or None.
+        spread: Relative difference of longest and shortest sample; large if other programs ran.
     """
 
     processor: str
@@ -219,10 +205,7 @@ class Calibration:
 
     @property
     def crowd(self) -> float:
-        """Threads per core, at least 1.
-
-        A rank would compute this many times as fast if each of its threads had its own core.
-        """
+        """Threads per core, at least 1: how many times faster a rank would be on enough cores."""
         return max(1.0, self.ranks_per_node * self.threads / self.cores)
 
 
@@ -234,15 +217,7 @@ def calibrate(
 ) -> Calibration:
     """Measure sparse products, epochs and messages on all ranks at once. Collective.
 
-    Parameters:
-        effort: How much is measured: `QUICK` takes about 10 seconds on two cores, `FULL` one or two
-            minutes.
-        threads: Threads per rank; by default this machine's usable cores, shared by its ranks.
-        report: Function that is called with the name of the next stage.
-
-    Raises:
-        InputError: If `threads` is not in 1..1024, or the nodes do not have equally many
-            consecutive ranks.
+    `report` is called with the name of the next stage. Nodes must have equally many ranks.
     """
     check_threads(threads)
     say = report or (lambda stage: None)
@@ -291,9 +266,7 @@ def calibrate(
 class _Watch:
     """Measures operations that all ranks execute at once.
 
-    Parameters:
-        crowded: Whether threads share cores; then a sample lasts so long that every thread runs
-            many times.
+    If threads share cores (`crowded`), a sample lasts so long that every thread runs many times.
     """
 
     def __init__(self, transport: Transport, effort: Effort, crowded: bool) -> None:
@@ -304,11 +277,7 @@ class _Watch:
     def seconds(self, *cycles: Sequence[Callable[[], None]]) -> Array:
         """Return, for every list of functions, the mean seconds of one call. Collective.
 
-        A sample of a list calls the functions of the list in order, again and again. Samples of
-        different lists alternate. The results are medians over samples, and means over ranks.
-
-        Parameters:
-            *cycles: Lists of functions; a list does the same work on different operands.
+        Samples of the lists alternate. The results are medians over samples, and means over ranks.
         """
         repeats = []
         for cycle in cycles:
@@ -371,11 +340,7 @@ def _pattern(random: np.random.Generator, rows: int, columns: int, nonzeros: int
 def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None]:
     """Return a function that multiplies a sparse matrix by a dense matrix of ones.
 
-    Parameters:
-        pattern: The sparse matrix.
-        columns: Number of rows of the dense matrix. Column j of `pattern` is multiplied by row
-            ``j % columns``, so the dense matrix may have fewer rows than `pattern` has columns.
-        width: Number of columns of the dense matrix.
+    The dense matrix has `columns` rows: column j of `pattern` is multiplied by row ``j % columns``.
     """
     rows = pattern.shape[0]
     place = pattern.indices % columns  # the operand may be cut short
@@ -389,10 +354,7 @@ def _product(pattern: csr_matrix, columns: int, width: int) -> Callable[[], None
 
 
 def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> MeasuredEpochs:
-    """Return the times of an epoch of a small network. Collective.
-
-    Every rank trains its own network alone, and all ranks train at the same time.
-    """
+    """Return the times of an epoch while every rank trains a small network alone. Collective."""
     transport = watch.transport
     random = np.random.default_rng(transport.rank)
     pattern = _pattern(random, rows, rows, 8 * rows)
@@ -419,11 +381,7 @@ def _epoch_times(watch: _Watch, threads: int, rows: int, width: int) -> Measured
 
 
 def _draw_times(watch: _Watch, seeds: int, fanout: int) -> MeasuredDraws:
-    """Measure how long it takes to draw mini-batches. Collective.
-
-    Every rank draws its own mini-batches, and all ranks draw at the same time. The result has means
-    per mini-batch.
-    """
+    """Return mean sizes and times of mini-batches, while every rank draws its own. Collective."""
     transport, alone = watch.transport, SingleTransport()
     rows, random = DRAWN_ROWS, np.random.default_rng(transport.rank)
     pattern = _pattern(random, rows, rows, 8 * rows)
@@ -462,13 +420,7 @@ def _alone(matrix: csr_matrix) -> tuple[Header, Part]:
 
 
 def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link | None:
-    """Return latency and bandwidth of exchanges between this rank and its peers. Collective.
-
-    Return None if there are no peers.
-
-    Parameters:
-        targets, sources: Ranks to which this rank sends, and ranks from which it receives.
-    """
+    """Return latency and bandwidth of exchanges with peers; None without peers. Collective."""
     if not targets:
         return None
     taken = []
@@ -494,8 +446,7 @@ def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link
 def _shapes(watch: _Watch, link: Link | None) -> tuple[str, str] | tuple[None, None]:
     """Return the algorithms of broadcast and all-reduce, "ring" or "tree". Collective.
 
-    For each collective, the algorithm is the one whose modelled time is nearer to the measured
-    time. Return (None, None) if `link` is None.
+    Each is the better model of the measured time. Without `link`, both are None.
     """
     members = watch.transport.size
     if link is None:
@@ -517,10 +468,7 @@ def _shapes(watch: _Watch, link: Link | None) -> tuple[str, str] | tuple[None, N
 
 
 def _between_products(watch: _Watch, operation: Callable[[], None]) -> float:
-    """Return the seconds that an operation takes if a dense product precedes it. Collective.
-
-    As in an epoch, all ranks compute between two operations.
-    """
+    """Return the seconds of an operation that follows a dense product, as in epochs. Collective."""
     x, weight = torch.ones(COMPUTED_ROWS, COMPUTED_WIDTH), torch.eye(COMPUTED_WIDTH)
     out = torch.empty_like(x)
 
@@ -532,12 +480,9 @@ def _between_products(watch: _Watch, operation: Callable[[], None]) -> float:
 
 
 def _peers(place: int, size: int, step: int, first: int) -> tuple[list[int], list[int]]:
-    """Return the ranks to which a member of a ring sends, and the ranks from which it receives.
+    """Return the ranks to which member `place` of a ring sends, and from which it receives.
 
-    Parameters:
-        place: Index of the member in the ring, from 0.
-        size: Number of members.
-        step, first: Member k of the ring is rank ``first + k * step``.
+    Member k of the ring is rank ``first + k * step``.
     """
     hops = range(1, min(PEERS, size - 1) + 1)
     return (

@@ -21,12 +21,10 @@ from plancc_cli.tables import ratio
 
 @dataclass(frozen=True)
 class Certificate:
-    """A lower bound on the volume of row plans whose parts have bounded sizes.
+    """A lower bound on the volume of row plans whose parts have bounded sizes: the larger of two.
 
-    The bound is the larger of two bounds. For the first, let k_j be the least number of parts that
-    can hold row j and all rows that need row j. Row j is then sent at least k_j - 1 times; the
-    bound is the sum over all j. For the second, take a connected component of the graph. If its
-    rows are in k parts, these parts send at least k - 1 rows. So if c components need at least K
+    First: if row j and the rows that need row j do not fit into fewer than k_j parts, row j is sent
+    at least k_j - 1 times; the bound is the sum. Second: if c connected components need at least K
     parts in total, at least K - c rows are sent.
 
     Attributes:
@@ -41,11 +39,7 @@ class Certificate:
     volume: int
 
     def facts(self, of: Metrics) -> list[tuple[str, str]]:
-        """Return pairs (name, value): the lines about this bound in a plan's table of facts.
-
-        Parameters:
-            of: Metrics of the plan, to whose volume the bound is compared.
-        """
+        """Return pairs (name, value) for a plan's table of facts; `of` are the plan's metrics."""
         share = ratio(self.volume, of.volume)
         limit = f"{self.most_rows:,} rows and {self.most_nonzeros:,} nonzeros"
         proven = f"{self.volume:,} rows, {share} of these; parts up to {limit}"
@@ -53,11 +47,7 @@ class Certificate:
 
     @classmethod
     def of(cls, matrix: Graph, most_rows: int, most_nonzeros: int) -> Certificate:
-        """Return the lower bound on the volume of any row plan of a matrix.
-
-        Parameters:
-            most_rows, most_nonzeros: Largest allowed number of rows, and of nonzeros, of a part.
-        """
+        """Return the lower bound for a matrix whose parts have at most these rows and nonzeros."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
 
@@ -88,11 +78,7 @@ class Certificate:
 def with_certificate(given: Report) -> Report:
     """Return the report with a certificate: a lower bound on the volume of row plans.
 
-    The bound holds for every row plan of the matrix whose largest part has at most as many rows and
-    nonzeros as the largest part of this plan.
-
-    Raises:
-        InputError: If the plan is an edge or a grid plan.
+    The bound holds for parts that are at most as large as this plan's largest part.
     """
     with PlanFile(given.path) as file:
         file.check_row_plan("a certificate")

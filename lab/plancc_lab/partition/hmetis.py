@@ -23,18 +23,9 @@ _FORMATS = (0, 1, 10, 11)
 
 
 def read_hmetis(path: StrPath, *, allow_large: bool = False) -> Hypergraph:
-    """Return the hypergraph of a file, plain or .gz; blank lines are ignored.
+    """Return the hypergraph of a file, plain or .gz; without vertex weights every vertex weighs 1.
 
-    Without vertex weights every vertex weighs 1.
-
-    Parameters:
-        allow_large: Whether to accept a file whose header declares far more than its size suggests
-            (`plancc.graph.bounds`).
-
-    Raises:
-        InputError: If the header or the number of lines is wrong, if a pin is out of range or
-            occurs twice in a net, if a cost is below 1, or if a weight is negative. The message
-            names file, line and value.
+    `allow_large` accepts a header that declares far more than the file's size suggests.
     """
     with open_file(path):
         size = os.path.getsize(path)

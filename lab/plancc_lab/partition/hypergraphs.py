@@ -37,8 +37,6 @@ class HypergraphPartition:
         nets_cut: Sum of the costs of all nets that are in several parts.
         imbalance: Weight of the heaviest part over the mean, minus 1.
         tried: All steps of the search, with the cut that each reached.
-        warnings: Sentences for the user.
-        seconds: Seconds of the search.
     """
 
     owner: npt.NDArray[np.int32]
@@ -61,24 +59,12 @@ def partition_hypergraph(
 ) -> HypergraphPartition:
     """Return a partition with a small connectivity-1 cut; epsilon limits the weight of parts.
 
-    With two parts, this cut is the total cost of the nets that touch both parts.
-
     Parameters:
         hypergraph: A hypergraph, or the path of an hMETIS file.
-        options: Options of the search; effort, epsilon, seed, threads, budget and time limit are
-            used.
-        part (path or int[num_vertices], optional): Parts from which the search starts, instead of
-            calling partitioners; the result is never worse. If a vertex has -1, a partitioner first
-            chooses its part.
-        fixed (path or int[num_vertices], optional): Parts of vertices that never move; -1 for a
-            vertex that may move.
+        options: Only effort, epsilon, seed, threads, budget and time limit are used.
+        part (int[num_vertices]): Parts to start from, never worsened; -1: a partitioner chooses.
+        fixed (int[num_vertices]): Parts of vertices that never move; -1 for a vertex that may move.
         report: Function that is called with every `Trial` when the trial ends.
-
-    Raises:
-        InputError: If a file is wrong, if there are more parts than vertices, if a part is out of
-            range, if fixed vertices are too heavy for their part, or if no partitioner accepts the
-            weights or costs.
-        BackendError: If the partitioner fails.
     """
     if not isinstance(hypergraph, Hypergraph):
         hypergraph = read_hmetis(hypergraph)

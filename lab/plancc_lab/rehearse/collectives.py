@@ -1,7 +1,4 @@
-"""The time that one collective takes on a machine, as in the prediction of an epoch.
-
-A rehearsal executes an epoch on this computer, but takes the times of its collectives from here.
-"""
+"""The time that one collective takes on a machine, as in the prediction of an epoch."""
 
 from __future__ import annotations
 
@@ -22,18 +19,7 @@ def collective_times(machine: Machine) -> Callable[[str, Groups, int, tuple[int,
     """Return a function that returns the seconds of a collective, after all members have joined.
 
     The seconds are for messages, without the overhead of the operation. The function's parameters
-    are:
-
-    kind : str
-        "broadcast", "allreduce" or "allgather". A reduction to a root takes as long as a broadcast,
-        a reduce-scatter as long as an all-gather.
-    groups : tuple of tuple of int
-        Ranks of all groups that perform the same collective at the same time and share the network.
-        The groups are disjoint and have equal sizes, and their ranks ascend.
-    number : int
-        Position of this group in `groups`.
-    sizes : tuple of int
-        Bytes of the buffer; for an all-gather, bytes of the piece of every member.
+    are the attributes of `links.RecordedCollective`.
     """
     quiet = replace(machine, compute=replace(machine.compute, overhead=0.0), speed=())
 

@@ -160,11 +160,9 @@ def _asked(
     ranks: int | None,
     settings: dict[str, Any],
 ) -> tuple[Basis, TrainOptions, Drawn | None, LinkTask | None]:
-    """Return what the command line asks for.
+    """Return what the command line asks for: machine and widths, options, mini-batches, links.
 
-    The result has four entries: the machine and widths of the prediction; the options of the run,
-    in which the widths are set; the mini-batches (None for full batches); and the task of link
-    prediction (None if the run does not predict links).
+    The options have the widths. Mini-batches are None for full batches; links may be None too.
     """
     from plancc.plan.reader import PlanFile
     from plancc.predict.widths import DataWidths
@@ -248,7 +246,7 @@ def _predicted(
 ) -> tuple[Prediction, str]:
     """Return the predicted epoch, and a note on what is predicted ("" if nothing is unusual).
 
-    If no prediction is possible for the network, predict the epoch of a GCN; the note says why.
+    For a network without prediction, the epoch of a GCN is predicted; the note says why.
     """
     word_bytes, why = WORD_BYTES[asked.dtype], ""
     if asked.sampling.active:
@@ -285,11 +283,7 @@ def _steps(
 
 
 def links_of(machine: Machine, num_ranks: int) -> Links:
-    """Return what a replay must know of a machine: times of messages, and speeds of the ranks.
-
-    Raises:
-        InputError: If the machine has speeds for another number of ranks.
-    """
+    """Return times of messages and speeds of the ranks of a machine, for a replay."""
     from plancc_lab.rehearse.collectives import collective_times
     from plancc_lab.rehearse.links import Link, Links
 
@@ -307,12 +301,7 @@ def links_of(machine: Machine, num_ranks: int) -> Links:
 
 
 def check_memory(plan: str, prediction: Prediction) -> None:
-    """Check that this computer has enough free memory for all ranks of a rehearsal.
-
-    Raises:
-        PlanccError: If the computer has less free memory than the ranks are predicted to need. If
-            the free memory is unknown, there is no error.
-    """
+    """Raise PlanccError if the free memory is known, and too small for all ranks of a rehearsal."""
     from plancc.memory import available_memory
     from plancc_cli.tables import size
 

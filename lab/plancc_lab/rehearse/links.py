@@ -30,12 +30,11 @@ class Link:
 class RecordedCollective(NamedTuple):
     """One collective of a group.
 
+    Reductions to a root are recorded as broadcasts, and reduce-scatters as all-gathers.
+
     Attributes:
-        kind: "broadcast", "allreduce", "allgather" or `replay.MEETING`. A reduction to a root is
-            recorded as a broadcast, and a reduce-scatter as an all-gather, because they take the
-            same time.
-        groups: Ranks of this group, and of other groups that perform the same collective at about
-            the same time; groups are disjoint and have equal sizes.
+        kind: "broadcast", "allreduce", "allgather" or `replay.MEETING`.
+        groups: Ranks of all groups, disjoint and of equal size, that act at about the same time.
         number: Position of this group in `groups`.
         sizes: Bytes of the buffer; for an all-gather, bytes of the piece of every member.
     """
@@ -55,19 +54,16 @@ class RecordedCollective(NamedTuple):
 class Links:
     """The network of a machine, and the speed of its ranks.
 
+    `overlap` is 0 for libraries that move messages only during their calls, and 1 if the network
+    works without the rank.
+
     Attributes:
         ranks_per_node: Number of ranks of a node; rank r is on node ``r // ranks_per_node``.
-        inside, between: Links between ranks of one node, and links between ranks of different
-            nodes.
-        injection: Bytes per second that a whole node sends to other nodes while it receives at the
-            same rate.
-        overlap: Speed of a rank's messages while the rank computes, as a share of the speed while
-            the rank waits. 0 for libraries that move messages only during their calls; 1 if the
-            network works without the rank.
-        cores: Number of ranks of a node that compute at full speed; more ranks share the cores
-            evenly.
-        slowness: For every rank, the seconds that it needs, alone on a core, for the work that a
-            thread of this computer does in one second.
+        inside, between: Links between ranks of one node, and of different nodes.
+        injection: Bytes per second that a node sends to others while it receives as many.
+        overlap: Speed of messages while their rank computes, as a share of their speed otherwise.
+        cores: Number of ranks of a node that compute at full speed; more ranks share the cores.
+        slowness: Seconds of every rank, alone on a core, for one second of work on this computer.
         collective: Function that returns the seconds of a collective, once all members have joined.
     """
 

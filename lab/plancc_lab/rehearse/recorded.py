@@ -1,7 +1,7 @@
 """Ranks as threads of this process, which can record their steps for a `replay`.
 
-A step ends where the rank calls its transport or its clock. Its time is the CPU time of the rank's
-thread. A rank can also repeat its steps alone, without messages; rows that would arrive are zeros.
+A step ends where the rank calls its transport or its clock, and takes the CPU time of the rank's
+thread. A rank that repeats its steps alone has no messages; rows that would arrive are zeros.
 """
 
 from __future__ import annotations
@@ -28,15 +28,7 @@ SAMPLES = 1001
 
 
 class RecordingThreads(Threads):
-    """State that the threads of all ranks share.
-
-    While steps are recorded, only one rank computes at a time.
-
-    Parameters:
-        size: Number of ranks.
-        ranks_per_node: Number of ranks that a simulated node has.
-        cpu: Function that returns the CPU seconds of the calling thread.
-    """
+    """State that the threads of all ranks share; while recording, one rank computes at a time."""
 
     def __init__(self, size: int, ranks_per_node: int, cpu: Callable[[], float]) -> None:
         super().__init__(size)
@@ -49,8 +41,7 @@ class RecordedClock(Clock):
 
     Attributes:
         events (list of (phase, begin, end)): Intervals in which a phase ran without interruption.
-        stages (list of (stage, begin, end)): Stages of epochs, such as "layer 1 forward"; every
-            interval of `events` is within one stage.
+        stages (list of (stage, begin, end)): Stages such as "layer 1 forward", with all `events`.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -71,10 +62,7 @@ class RecordedClock(Clock):
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Context manager that empties `events` and `stages` when it is entered and when it ends.
-
-        So inside the context, both lists have only entries that began there.
-        """
+        """Context manager that empties `events` and `stages` when it begins and when it ends."""
         self._begin()
         try:
             yield
@@ -91,9 +79,8 @@ class RecordedClock(Clock):
 class RecordingTransport(LocalTransport):
     """The transport of one rank, as in `local.run_ranks`, which can record the rank's steps.
 
-    `kept` is a list of all integer arrays that arrived from other ranks, in order of arrival. What
-    a rank computes depends on these integers. So if the rank later repeats its steps alone, it
-    reads the kept arrays again.
+    `kept` is a list of all integer arrays that arrived, in order. What a rank computes depends on
+    these integers, so a rank that repeats its steps alone reads them again.
     """
 
     is_timed = False
@@ -117,11 +104,10 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def recorded(self, moves: bool) -> Iterator[list[Step]]:
-        """Context manager that records the steps of its block, with a barrier at the block's end.
+        """Record the steps of the statements, with a barrier at their end.
 
-        Parameters:
-            moves: Whether messages are really sent. If true, all ranks must enter the context, and
-                they compute one after the other. If false, the context must be inside `alone`.
+        If `moves`, messages are really sent: all ranks must enter the context, and compute one
+        after the other. If not, the context must be inside `alone`.
         """
         with self._threads.processor if moves else nullcontext():
             self._again = iter(self.kept)
@@ -134,10 +120,7 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def call(self, *event: Any) -> Iterator[bool]:
-        """Context manager that records its statements as one event, if steps are recorded.
-
-        It yields whether messages are really sent.
-        """
+        """Record the statements as one event, if recording; yield whether messages are sent."""
         steps, threads = self._steps, self._threads
         if steps is None:
             yield True
@@ -159,10 +142,7 @@ class RecordingTransport(LocalTransport):
         self._since = now
 
     def clock(self) -> RecordedClock:
-        """Return a clock of the rank.
-
-        While steps are recorded, its time is the number of recorded steps, not seconds.
-        """
+        """Return a clock; while steps are recorded, it counts recorded steps, not seconds."""
         return RecordedClock(self._now)
 
     def _now(self) -> float:
@@ -190,13 +170,7 @@ class RecordingTransport(LocalTransport):
     ) -> Pending:
         """Record that a collective begins; if messages are really sent, begin the collective.
 
-        Parameters:
-            kind: Kind of the collective; see `links.RecordedCollective`.
-            move: Function that begins the collective.
-            buffers: Buffers whose sizes are recorded.
-            filled: Buffers that receive the result.
-            groups: Ranks of all groups that perform the same collective; empty for one group of all
-                ranks.
+        `filled` receives the result. Without `groups`, all ranks are one group.
         """
         groups = groups or (tuple(range(self.size)),)
         own = next(number for number, ranks in enumerate(groups) if self.rank in ranks)
@@ -231,11 +205,7 @@ class RecordingTransport(LocalTransport):
             self._keeps = before
 
     def keep(self, filled: Sequence[Buffer], moves: bool) -> None:
-        """Record the integers that have arrived in the buffers `filled`.
-
-        `moves` says whether messages are sent. If no messages are sent, fill the integer buffers
-        with the integers that were recorded before.
-        """
+        """Record the integers that arrived in `filled`; without `moves`, fill in recorded ones."""
         if not self._keeps:
             return
         whole = [buffer for buffer in filled if str(buffer.dtype).endswith(("int32", "int64"))]
@@ -277,10 +247,7 @@ class RecordingTransport(LocalTransport):
 
 
 class _RecordedChannel(LocalChannel):
-    """A channel that records its rounds of messages.
-
-    Messages are received in the order of the list of receives, whichever arrives first.
-    """
+    """A channel that records its rounds; messages are received in the order of the receives."""
 
     _transport: RecordingTransport
 

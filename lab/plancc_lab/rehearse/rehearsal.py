@@ -1,13 +1,12 @@
 """A run of many ranks, rehearsed on this machine.
 
-The ranks are threads, which first execute every epoch together. Then every rank executes the epoch
-again, alone and from the same weights (`rehearse.recorded`): once without being measured, and then
-`REPEATS` times while its steps are measured. So the rank finds its own data in the caches, as on a
-processor of its own. The time of a step is the median of the measured times. Finally the steps of
-all ranks are replayed on the links of a machine (`rehearse.replay`).
+The ranks are threads, which first execute every epoch together. Then every rank repeats the epoch
+alone, from the same weights: once to fill the caches with its data, and `REPEATS` times while its
+steps are measured. The steps of all ranks, with median times, are replayed on the links of a
+machine.
 
-If all epochs do the same work, the last epoch is replayed once more, with medians over all epochs.
-Short disturbances of this computer have the least effect on these medians.
+If all epochs do the same work, the last epoch is replayed once more, with medians over all epochs,
+on which short disturbances of this computer have the least effect.
 """
 
 from __future__ import annotations
@@ -46,11 +45,8 @@ class Rehearsal:
     Attributes:
         result: Result of the run on threads; its times have no meaning.
         epochs: The replayed epochs.
-        typical: If all epochs do the same work, an epoch with medians over all epochs; else the
-            epoch of median time (of an even number of epochs, the shorter of the two in the
-            middle).
-        measured_alone: Whether every rank also executed every epoch alone. If not, the caches had
-            the data of another rank at the beginning of every step.
+        typical: An epoch with medians over equal epochs; else the epoch of median time.
+        measured_alone: Whether ranks also executed epochs alone, with their data in the caches.
         content: Content hash of the plan; "" if not known.
     """
 
@@ -66,11 +62,7 @@ class Rehearsal:
         return self.typical.seconds
 
     def write_trace(self, path: str | PathLike[str]) -> None:
-        """Write a timeline of all epochs and of the typical epoch, with its critical path.
-
-        Raises:
-            OutputError: If the file cannot be written.
-        """
+        """Write a timeline of all epochs and of the typical epoch, with its critical path."""
         critical = [
             (f"rank {each.rank}: {each.what}", each.begin, each.end)
             for each in self.typical.critical_path()
@@ -102,15 +94,7 @@ def rehearse(
 ) -> Rehearsal:
     """Rehearse a run on the ranks of `links`, and return the rehearsal.
 
-    Parameters:
-        plan: Path of the plan.
-        options: Options of the run; ranks have one thread each, on the CPU, and do not evaluate.
-        links: The network of the machine, and the speed of its ranks.
-        report: Function that is called after every epoch, with the loss and times of rank 0.
-        cpu: Function that returns the CPU seconds of the calling thread.
-
-    Raises:
-        See `train` and `transport.local.run_ranks`.
+    Ranks have one thread each, on the CPU, and do not evaluate. `report` gets rank 0's measures.
     """
     options = replace(options, eval_every=0, threads=1, device="cpu")
     group = RecordingThreads(len(links.slowness), links.ranks_per_node, cpu)
@@ -140,10 +124,7 @@ def rehearse(
 
 @dataclass(frozen=True)
 class Recording:
-    """One rank's epoch: its `replay.Step`s, and which of them belong to each phase and stage.
-
-    A phase or stage is an interval of steps: (name, first step, last step).
-    """
+    """One rank's epoch: its steps, and its phases and stages as (name, first step, last step)."""
 
     seconds: Float64Array
     events: Sequence[tuple[Any, ...]]
@@ -153,9 +134,7 @@ class Recording:
     def paced(self, every: Sequence[Float64Array]) -> Recording:
         """Return the recording, but with the median of `every` as the seconds of each step.
 
-        Parameters:
-            every: Seconds of all steps, one array per measurement. Arrays that do not have as many
-                steps as this recording are ignored.
+        Arrays that do not have as many steps as this recording are ignored.
         """
         alike = [seconds for seconds in every if len(seconds) == len(self.seconds)]
         return replace(self, seconds=np.median(alike, axis=0))
@@ -178,9 +157,7 @@ class _RehearsedRun(Run):
     """The run of one rank, which records its epochs.
 
     Attributes:
-        taken (list of Recording): The epochs, one after another. If all epochs do the same work,
-            there is one more entry at the end: the last epoch again, with the medians over all
-            epochs as its times.
+        taken (list of Recording): The epochs; after equal epochs, also an epoch with median times.
     """
 
     transport: RecordingTransport
@@ -222,11 +199,7 @@ class _RehearsedRun(Run):
         return measure
 
     def _recorded(self, epoch: int, moves: bool) -> tuple[Measure, Recording]:
-        """Return the measure of an epoch and its recording.
-
-        Parameters:
-            moves: Whether messages are really sent; the call is then collective.
-        """
+        """Return measure and recording of an epoch. Collective if messages are sent (`moves`)."""
         clock = self._clock
         with clock.recording(), self.transport.recorded(moves) as steps:
             measure = super().epoch(epoch)

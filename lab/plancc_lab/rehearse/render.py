@@ -38,13 +38,7 @@ def print_rehearsal(
 ) -> None:
     """Print the times of the typical epoch, by phase and along its critical path.
 
-    Parameters:
-        basis: Machine and widths of the prediction.
-        tables: Tables of the plan, which explain why a rank is slow.
-        found: The rehearsal.
-        prediction: The prediction, which is shown for comparison.
-        note: Phrase that says what is predicted, if it is not this epoch; else "".
-        per_rank: Whether to print a table with a line for every rank.
+    `prediction` is shown for comparison; `note` says what is predicted if it is not this epoch.
     """
     epoch, schedule = found.typical, prediction.schedule
     result = found.result
@@ -194,14 +188,7 @@ def reasons(tables: Tables, rank: int) -> list[str]:
 
 
 def as_dict(basis: Basis, found: Rehearsal, prediction: Prediction, note: str) -> dict[str, Any]:
-    """Return the figures of a rehearsal, next to the predicted ones, as values for JSON.
-
-    Parameters:
-        basis: Machine and widths of the prediction.
-        found: The rehearsal; the figures are those of its typical epoch.
-        prediction: Prediction of the same epoch.
-        note: First of the remarks under "notes"; "" for none.
-    """
+    """Return the figures of the typical epoch, next to the predicted figures, for JSON."""
     epoch, result = found.typical, found.result
     busy = epoch.computed + epoch.networked
     return {

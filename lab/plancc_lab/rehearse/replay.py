@@ -15,12 +15,10 @@ Times are found as follows:
 
     cores        The ranks of a node that compute at the same time share the cores evenly.
     message      It starts once its sender has sent it and its receiver has posted the receive. The
-                 ports of the sender and of the receiver each need latency + bytes / bandwidth for
-                 it. Between nodes, the ports of both nodes each need bytes / injection too. Each
-                 port serves one message after the other, in the order of their starts, and does
-                 not wait for the queues of other ports. A message has arrived once all its ports
-                 have finished it. So ranks that exchange take as long as the busiest port or node,
-                 as in `plancc.predict.simulation`, which does not model late ranks.
+                 ports of both ranks each need latency + bytes / bandwidth for it and, between
+                 nodes, the ports of both nodes bytes / injection. A port serves one message after
+                 the other, in the order of their starts, and does not wait for other ports. A
+                 message has arrived once all its ports have finished it.
     collective   It starts once all members have joined. Both ports of every member are then busy
                  for as long as the collective takes.
     port         It works at full speed while its rank waits, and at speed `Links.overlap` while its
@@ -45,9 +43,7 @@ Step = tuple[float, tuple[Any, ...]]
 
 
 class Moment(NamedTuple):
-    """A time, in seconds, at which a rank began an operation.
-
-    `what` names the operation: a message, or the kind of a collective."""
+    """The second at which a rank began the operation `what`: a message, or a kind of collective."""
 
     rank: int
     time: float
@@ -60,9 +56,8 @@ BEGINNING = Moment(0, 0.0)
 class Wait(NamedTuple):
     """An interval in which a rank waited, in seconds, and the cause that ended the wait.
 
-    `cause` is the last moment at which the network had to wait for a rank: from then to `end`, only
-    the network worked. It may be a moment of the waiting rank itself. For example, another rank
-    sent a message early, but the message could only travel when this rank began to receive it.
+    `cause` is the last moment at which the network had to wait for a rank, perhaps for the waiting
+    rank itself: from then to `end`, only the network worked.
     """
 
     begin: float
@@ -86,10 +81,9 @@ class Replay:
         self._calls: dict[tuple[int, ...], list[dict[int, _Round]]] = defaultdict(list)
 
     def play(self, steps: Sequence[Sequence[Step]]) -> list[tuple[list[float], list[Wait]]]:
-        """Replay the steps of all ranks; the last step is a barrier of all ranks.
+        """Replay the steps of all ranks; return, by rank, when its steps ended, and its waits.
 
-        Returns:
-            For every rank, the times at which its steps ended, and its waits in order.
+        The last step is a barrier of all ranks.
         """
         self._num_busy = len(steps)
         for rank, own in zip(self._ranks, steps, strict=True):
@@ -103,11 +97,7 @@ class Replay:
         return [(rank.times, rank.waits) for rank in self._ranks]
 
     def _at(self, time: float, call: Callable[[], None], of: _Node | _Port | None = None) -> None:
-        """Schedule `call` for `time`.
-
-        `of`: the node or port to which the call belongs. A call that is already scheduled for the
-        same node or port is cancelled. None: no call is cancelled.
-        """
+        """Schedule `call` for `time`, in place of any call scheduled for the node or port `of`."""
         self._number += 1
         if of is not None:
             of.version = self._number
@@ -159,12 +149,9 @@ class Replay:
     def _start(
         self, rank: _Rank, number: int, receives: Sequence[int], pieces: Sequence[tuple[int, ...]]
     ) -> None:
-        """Begin a round of messages.
+        """Begin a round of messages; `receives` has the number of pieces of every receive.
 
-        Parameters:
-            number: Number that identifies the round.
-            receives: For every receive, the number of its pieces.
-            pieces: For every piece, its sender, its tag, and its position in `receives`.
+        A piece has its sender, its tag, and its position in `receives`.
         """
         mine = rank.rounds[number] = _Round(rank, len(pieces), [*receives])
         for peer, tag, k in pieces:
@@ -212,13 +199,9 @@ class Replay:
         return (lambda: mine.open == 0) if mine.open else None
 
     def _done(self, mine: _Round, cause: Moment, receive: int | None = None) -> None:
-        """Record that a piece of round `mine` has finished: a message, or a step of a collective.
+        """Record that a piece of round `mine` has finished; the rank continues if it waited for it.
 
-        The rank of this round continues if it waited for this piece.
-
-        Parameters:
-            cause: The moment that led to the end of the piece.
-            receive: Index of the receive to which the piece belongs; None for a sent piece.
+        `cause` led to the end of the piece; `receive` is None for a sent piece.
         """
         rank, mine.open = mine.rank, mine.open - 1
         if receive is not None:
@@ -233,11 +216,7 @@ class Replay:
     # -- messages ------------------------------------------------------------------------------
 
     def _meet(self, place: tuple[int, int, int], mine: _ReplayEnd) -> None:
-        """Record one end of a message; the message starts when both ends are recorded.
-
-        Parameters:
-            place: Sender, receiver and tag of the message.
-        """
+        """Record an end of message `place` (sender, receiver, tag), which starts with both ends."""
         ends = self._ends[place]
         if not ends or ends[0].is_sent == mine.is_sent:
             ends.append(mine)
@@ -267,8 +246,7 @@ class Replay:
     def _serve(self, port: _Port, fresh: bool = True) -> None:
         """Let a port continue with its message, or begin the next message in its queue.
 
-        Parameters:
-            fresh: Whether the port had nothing to do before.
+        `fresh` says whether the port had nothing to do before.
         """
         pace = port.rank.pace
         if port.item is None and port.queue and pace.speed > 0:
@@ -294,10 +272,7 @@ class Replay:
         item.over(cause)
 
     def _cause(self, port: _Port) -> Moment:
-        """Return the moment since which a port has worked without a pause at its present speed.
-
-        A port models one direction of a rank's connection to the network.
-        """
+        """Return the moment since which a port has worked without a pause at its present speed."""
         pace = port.rank.pace
         if pace.speed > self._links.overlap and port.cause.time < pace.since:
             return Moment(port.rank.number, pace.since)  # before, the rank computed
@@ -334,10 +309,8 @@ class _Shared:
 class _Node:
     """Cores and ports that the ranks of a node share.
 
-    `pace` is the speed of every rank that computes: below 1 if more ranks compute than there are
-    cores. `pace.done` is the work that a rank could have done since the beginning at this speed.
-    `computing` has, for every rank that computes, the value of `pace.done` at which its computation
-    ends.
+    `pace` is the speed of every rank that computes, and `pace.done` the work of a rank at this
+    speed. `computing` has the value of `pace.done` at which a rank's computation ends.
     """
 
     shared: tuple[_Shared, _Shared] = field(default_factory=lambda: (_Shared(), _Shared()))
@@ -350,9 +323,7 @@ class _Node:
 class _Rank:
     """The steps of a rank, and how far the rank has come.
 
-    `pace` is the speed of the rank's two ports, for sending and for receiving. While the rank
-    waits, `goes_on` is a function that returns whether the wait is over; while the rank works, it
-    is None.
+    `pace` is the speed of the rank's two ports; ``goes_on()`` says whether a wait is over.
     """
 
     number: int
@@ -372,9 +343,8 @@ class _Rank:
 class _Round:
     """A round of messages, or a collective, of one rank.
 
-    A *piece* is one message of the round, sent or received, or one step of the collective. `open`
-    is the number of unfinished pieces. `missing` has, for every receive, the number of its
-    unfinished pieces.
+    A *piece* is one message of the round or one step of the collective. `open` is the number of
+    unfinished pieces, and `missing` their number for every receive.
     """
 
     rank: _Rank
@@ -383,11 +353,7 @@ class _Round:
 
 
 class _ReplayEnd(NamedTuple):
-    """One end of a message.
-
-    At the sender's end, `what` is the message's number of bytes. At the receiver's end, it is the
-    index of the receive.
-    """
+    """One end of a message; `what` is its bytes at the sender, and a receive at the receiver."""
 
     round: _Round
     time: float
@@ -397,10 +363,7 @@ class _ReplayEnd(NamedTuple):
 
 @dataclass(eq=False)
 class _Item:
-    """A message, or one rank's share of a collective.
-
-    `left` is the number of ports (`_Port`) that have not finished it yet.
-    """
+    """A message, or one rank's share of a collective; `left` ports have not finished it yet."""
 
     seconds: float
     left: int
@@ -409,10 +372,7 @@ class _Item:
     crossing: float | None = None  # seconds of what the ranks of either node share
 
     def over(self, cause: Moment) -> None:
-        """Record that one of the ports has finished the item (a message, or part of a collective).
-
-        `cause`: the moment that is passed on, as the cause, after the last port has finished.
-        """
+        """Record that a port has finished the item; the last port passes on `cause`."""
         self.left -= 1
         if not self.left:
             self.done(cause._replace(what=self.cause.what))

@@ -2,9 +2,8 @@
 
 The *critical path* is found backward from the end of the epoch. Where the path meets a rank that
 waited, it continues at what ended the wait: at the rank that sent a message, or at the last rank
-that joined a collective. Between this cause and the end of the wait, only the network worked. So
-the path is a chain of computing and network work that fills the epoch without a gap, and decides
-its length.
+that joined a collective. Between this cause and the end of the wait, only the network worked, so
+the path fills the epoch without a gap.
 """
 
 from __future__ import annotations
@@ -29,11 +28,9 @@ REST = "rest"
 
 @dataclass(frozen=True)
 class RankTimeline:
-    """The timeline of one rank in an epoch; the rank computed whenever it did not wait.
+    """The timeline of one rank in an epoch; all intervals are in the order of time.
 
-    Attributes:
-        waits: Intervals in which the rank waited, in the order of time.
-        phases, stages: Intervals in the order of time; see `recorded.RecordedClock`.
+    The rank computed whenever it did not wait. `phases` and `stages`: see `recorded.RecordedClock`.
     """
 
     waits: Sequence[Wait]
@@ -42,11 +39,10 @@ class RankTimeline:
 
 
 class Stretch(NamedTuple):
-    """A piece of the critical path.
+    """A piece of the critical path, with begin and end in seconds.
 
     Attributes:
         rank: Rank that computed, or that waited for the network.
-        begin, end: Seconds.
         what: "compute", or the work of the network: "message", "allreduce", ...
     """
 
@@ -65,7 +61,7 @@ class PathStage:
     """What ranks and network do on the critical path in one stage of an epoch.
 
     Attributes:
-        compute: For every rank on the path, the seconds that it computed.
+        compute: Seconds of computing, by rank on the path.
         network: Seconds of messages and collectives.
     """
 
@@ -181,10 +177,7 @@ class EpochTimeline:
             yield begin, self.end
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the epoch as a dict that can be written as JSON.
-
-        Times are seconds since the beginning of the epoch.
-        """
+        """Return the epoch as values for JSON; times are seconds since the epoch began."""
         return {
             "seconds": self.seconds,
             "ranks": {

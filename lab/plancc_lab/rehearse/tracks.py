@@ -15,11 +15,10 @@ MICRO = 1e6
 
 
 class Track(NamedTuple):
-    """A line of a timeline.
+    """A line of a timeline; two events are nested or disjoint.
 
     Attributes:
-        names: Names of the events; two events are nested or disjoint.
-        times (float64[events, 2]): Begin and end in seconds.
+        times (float64[events, 2]): Begin and end of the events in seconds.
     """
 
     title: str
@@ -30,11 +29,7 @@ class Track(NamedTuple):
 def write_tracks(path: str | PathLike[str], tracks: Iterable[Track], plan: str) -> None:
     """Write a timeline as trace events in JSON. Each track becomes a process of the trace.
 
-    Parameters:
-        plan: Content hash of the plan, which is written into the file (otherData/plan).
-
-    Raises:
-        OutputError: If the file cannot be written.
+    `plan` is the plan's content hash; the file has it as otherData/plan.
     """
     entries = [entry for number, track in enumerate(tracks) for entry in _entries(number, track)]
     content = {"traceEvents": entries, "displayTimeUnit": "ms", "otherData": {"plan": plan}}

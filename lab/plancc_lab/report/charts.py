@@ -98,10 +98,7 @@ def style() -> AbstractContextManager[None]:
 
 
 def panels_of(width: float, height: float, rows: int = 1, **shared: Any) -> list[Any]:
-    """Return `rows` axes of a new figure, one below the other.
-
-    `width` and `height` are in inches; `shared` is passed to `subplots`.
-    """
+    """Return `rows` axes of a new figure, one below the other; sizes are in inches."""
     from matplotlib.figure import Figure
 
     figure = Figure((width, height), layout="constrained", facecolor="none")
@@ -109,10 +106,9 @@ def panels_of(width: float, height: float, rows: int = 1, **shared: Any) -> list
 
 
 def chart_of(axes: Any, name: str, what: str, note: str) -> Chart:
-    """Return the figure of these axes as a chart.
+    """Return the figure of these axes as a chart; `name` must be unique on the page.
 
-    `name` must be unique on the page. In the markup, ids of groups become titles or are removed,
-    and placeholder colours become variables of the page.
+    Ids of groups become titles or are removed, and placeholder colours become variables.
     """
     from matplotlib import rc_context
 
@@ -130,12 +126,7 @@ def chart_of(axes: Any, name: str, what: str, note: str) -> Chart:
 
 
 def entitle(artists: Iterable[Any], titles: Iterable[str]) -> None:
-    """Set titles of shapes, which the page shows when the mouse pointer is over a shape.
-
-    Parameters:
-        artists: Shapes of matplotlib.
-        titles: A title for every shape.
-    """
+    """Set a title for every shape; the page shows the title when the mouse pointer is over it."""
     for artist, title in zip(artists, titles, strict=True):
         artist.set_gid(f"={title}")
 
@@ -162,10 +153,7 @@ def _seconds(top: float) -> tuple[str, float]:
 
 
 def measures(plans: Sequence[tuple[str, Traffic]]) -> list[tuple[str, Chart]]:
-    """Return pairs (title, chart), one for every kind of load of the parts, such as rows sent.
-
-    A chart has a diagram for every plan, one below the other.
-    """
+    """Return a pair (title, chart) for every kind of load of the parts, such as rows sent."""
     return [
         (title, _loads([(letter, getattr(parts, name)) for letter, parts in plans], title, what))
         for name, title, what in PART_LOADS
@@ -173,13 +161,7 @@ def measures(plans: Sequence[tuple[str, Traffic]]) -> list[tuple[str, Chart]]:
 
 
 def _loads(loads: Sequence[tuple[str, np.ndarray]], title: str, what: str) -> Chart:
-    """Return a chart of one kind of load, with a bar for every part.
-
-    If there are many parts, the chart is a histogram.
-
-    Parameters:
-        loads: Letter of every plan, and the load of every part.
-    """
+    """Return a chart of a load, with a bar for every part, or a histogram for many parts."""
     many = max(len(values) for _, values in loads) > MOST_BARS
     rows = panels_of(NARROW, 0.4 + 1.1 * len(loads), len(loads), sharey=True, sharex=many)
     edges = bins(np.concatenate([values for _, values in loads]))
@@ -243,9 +225,7 @@ def matrix(
 ) -> Chart:
     """Return a picture of the nonzeros of a matrix.
 
-    Parameters:
-        texts: `what` and `note` of the chart.
-        borders: Rows and columns before which lines are drawn.
+    `texts` are `what` and `note` of the chart; lines are drawn before these rows and columns.
     """
     (axes,) = panels_of(SQUARE, SQUARE + 0.4)
     _pixels(axes, density, span_of([density]), "a pixel")
@@ -257,10 +237,7 @@ def matrix(
 
 
 def volume(density: Density, name: str, note: str, span: tuple[float, float]) -> Chart:
-    """Return a chart of the rows that parts send each other.
-
-    `span` has the numbers of rows that the lightest and the darkest colour stand for.
-    """
+    """Return a chart of the rows that parts send each other; colours stand for the range `span`."""
     (axes,) = panels_of(SQUARE, SQUARE + 0.6)
     picture = _pixels(axes, density, span, "rows")
     if density.size <= MOST_CELLS:
@@ -277,10 +254,7 @@ def volume(density: Density, name: str, note: str, span: tuple[float, float]) ->
 
 
 def _pixels(axes: Any, density: Density, span: tuple[float, float], unit: str) -> Any:
-    """Draw a matrix in colours on a logarithmic scale, with the scale below; return the image.
-
-    `span`: least and largest number of the scale. `unit`: label of the scale.
-    """
+    """Draw a matrix in colours on a logarithmic scale over the range `span`; return the image."""
     from matplotlib.colors import LogNorm
 
     low, high = span
@@ -321,11 +295,7 @@ def _cells(axes: Any, picture: Any, counts: np.ndarray) -> None:
 
 
 def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:
-    """Return pairs (title, chart): a chart of the loss, and a chart for every score.
-
-    Parameters:
-        logs: For every run, the letter that stands for its plan in the report, and its log.
-    """
+    """Return pairs (title, chart): a chart of the loss, and a chart for every score."""
     notes: dict[str, list[str]] = {name: [] for name in TITLES}
     for letter, log in logs:
         loss = log.loss["train"]
@@ -343,10 +313,7 @@ def convergence(logs: Sequence[tuple[str, RunLog]]) -> list[tuple[str, Chart]]:
 
 
 def _curves(logs: Sequence[tuple[str, RunLog]], which: str, note: str) -> Chart | None:
-    """Return a chart of all runs over epochs: the loss, or a score of each split.
-
-    `which`: "loss", or name of the score. None is returned if no run has it.
-    """
+    """Return a chart of "loss" or of a score, for all runs over epochs; None if no run has it."""
     (axes,) = panels_of(HALF, 2.6)
     for letter, log in logs:
         for split, values in (log.scores | {"loss": log.loss}).get(which, {}).items():
@@ -385,7 +352,7 @@ def _epochs(axes: Any) -> None:
 def epoch_times(letter: str, log: RunLog) -> Chart:
     """Return a chart with a bar for every epoch, stacked by phase.
 
-    It does not show the predicted time, because the run may differ in ranks, widths and machine.
+    Predicted times are not shown: the run may differ in ranks, widths and machine.
     """
     count = len(log.epoch)
     size = max(1, -(-count // MOST_EPOCHS))

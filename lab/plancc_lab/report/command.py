@@ -122,15 +122,9 @@ def command(
 def _left_behind(
     run: tuple[str, ...], trace: tuple[str, ...], plan: str, num_ranks: int
 ) -> tuple[RunLog | None, Timeline | None]:
-    """Return the log and the timeline of a run of a plan, or None for a file that is not given.
+    """Return log and timeline of a run of a plan, or None for a file that is not given.
 
-    Parameters:
-        run, trace: Path of the log, and of the timeline, each in a tuple; () if it is not given.
-        num_ranks: Largest number of ranks on which the plan runs.
-
-    Raises:
-        InputError: If a file is not of a run of this plan, or if the two files are of different
-            runs.
+    Raises InputError if the timeline has ranks that the plan lacks, or epochs that the log lacks.
     """
     from plancc_lab.report.runs import read_log, read_timeline
 

@@ -58,9 +58,7 @@ def what_it_is(header: Header, provenance: Mapping[str, Any]) -> str:
 def key_figures(metrics: Metrics, random: Metrics | None) -> list[tuple[str, str, str]]:
     """Return the name, the value and a comparison of every key figure.
 
-    The comparison is the ratio to an even random partition. For an imbalance (the weight of the
-    heaviest part divided by the mean weight, minus 1), the comparison is the random partition's
-    imbalance.
+    The comparison is a ratio to the random partition or, for an imbalance, its imbalance.
     """
     found = []
     for name, words in KEY_FIGURES:
@@ -92,10 +90,7 @@ def as_html(plan: Plan) -> str:
 
 
 def _picture(num_parts: int, exchanges: Exchanges) -> str:
-    """Return HTML with a picture of the rows that each part sends to each other part.
-
-    The colours have a logarithmic scale.
-    """
+    """Return HTML with a picture of the rows that parts send each other, on a logarithmic scale."""
     from matplotlib.image import imsave
 
     density = volume_density(num_parts, send_tables(exchanges), PIXELS)

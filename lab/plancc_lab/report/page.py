@@ -1,7 +1,6 @@
 """The page of a report: its contents, and the template that shows them.
 
-The template escapes all text from files, and replaces its unprintable characters. The page loads
-nothing and runs no script; its content security policy forbids both.
+The template escapes all text from files, and the page's security policy forbids scripts.
 """
 
 from __future__ import annotations
@@ -45,13 +44,9 @@ class Planned:
     """A plan on the page, with its figures and pictures.
 
     Attributes:
-        report: Figures of the plan.
-        volume: Rows that parts send to each other, as a picture of at most `PIXELS_OF_PARTS` pixels
-            in height and width.
-        heaviest: For each of the pairs of parts that exchange the most rows: sender, receiver, and
-            number of rows.
-        matrix: Pictures of the nonzeros, each of at most `PIXELS_OF_ROWS` pixels in height and
-            width.
+        volume: Rows that parts send to each other, at most `PIXELS_OF_PARTS` pixels wide.
+        heaviest: Pairs of parts that exchange the most rows: sender, receiver, number of rows.
+        matrix: Pictures of the nonzeros, at most `PIXELS_OF_ROWS` pixels wide.
         log, timeline: Epochs and timeline of a run of this plan; None if no run is given.
     """
 
@@ -82,12 +77,7 @@ class Section:
 
 
 def render(plans: Sequence[Planned], command: str) -> str:
-    """Return the HTML of a page about some plans; several plans are shown side by side.
-
-    Parameters:
-        plans: The plans; at least one, and at most as many as there are `LETTERS`.
-        command: Command line that made the page.
-    """
+    """Return the HTML of a page about at most as many plans as there are `LETTERS`."""
     template = _template()
     lettered = list(zip(LETTERS, plans, strict=False))
     reports = [each.report for each in plans]
@@ -166,9 +156,7 @@ def _section(letter: str, plan: Planned, span: tuple[float, float], several: boo
 def _tables(report: Report, several: bool) -> Iterable[Table | str]:
     """Yield the tables of a plan, or sentences in place of empty tables.
 
-    Parameters:
-        several: Whether the page has several plans; then tables whose titles begin with an entry of
-            `COMPARED` are left out, because the page shows them once for all plans.
+    If the page has several plans, tables in `COMPARED` are left out: the page shows them once.
     """
     for table in report_tables(report, per_part=report.num_ranks <= MOST_CELLS):
         if not several or isinstance(table, str) or not table.title.startswith(COMPARED):
@@ -199,10 +187,9 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
 
 
 def _beside_first(reports: Sequence[Report]) -> list[tuple[str, list[tuple[str, str, float]]]]:
-    """Return key figures of several plans: for each figure, a name and three entries per plan.
+    """Return key figures of several plans: for each figure, a name and an entry per plan.
 
-    The entries are the value, its ratio to the value of the first plan ("" for the first plan), and
-    its percentage of the greatest value.
+    An entry has the value, its ratio to the first plan's, and its percentage of the greatest.
     """
     figures = [(words, [getattr(r.metrics, name) for r in reports]) for name, words in KEY_FIGURES]
     figures.append(("predicted epoch", [report.epoch.seconds for report in reports]))
@@ -220,11 +207,7 @@ def _beside_first(reports: Sequence[Report]) -> list[tuple[str, list[tuple[str, 
 
 
 def _volume(letter: str, plan: Planned, span: tuple[float, float]) -> Chart:
-    """Return a chart of the rows that parts send each other.
-
-    Parameters:
-        span: How many rows the lightest colour stands for, and how many the darkest.
-    """
+    """Return a chart of the rows that parts send each other; colours stand for the range `span`."""
     density, report = plan.volume, plan.report
     parts, metrics = report.parts, report.metrics
     if not metrics.volume:

@@ -53,13 +53,9 @@ def per_pixel(size: int, most: int) -> int:
 
 
 def volume_density(num_parts: int, sends: Iterable[Side], most: int) -> Density:
-    """Return, for every sending and receiving part, the number of rows sent in a product.
+    """Return the rows sent in a product, with senders as rows and receivers as columns.
 
-    Senders are rows of the picture, and receivers are columns.
-
-    Parameters:
-        sends: Tables of the rows that parts send, from `send_tables`.
-        most: Largest width of the picture in pixels.
+    The picture has at most `most` pixels in a row.
     """
     step = per_pixel(num_parts, most)
     side = per_pixel(num_parts, step)
@@ -77,11 +73,7 @@ def send_tables(exchanges: Exchanges) -> list[Side]:
 
 
 def heaviest_pairs(num_parts: int, sends: Iterable[Side], count: int) -> list[tuple[int, int, int]]:
-    """Return the `count` pairs of parts that send the most rows, in descending order.
-
-    Each is (sender, receiver, number of rows). `sends`: tables of the rows that parts send, from
-    `send_tables`.
-    """
+    """Return the `count` largest (sender, receiver, number of rows), in descending order."""
     volumes = sum(
         (
             sp.csr_array((np.diff(send.row_ptr), send.peer, send.ptr), shape=(num_parts, num_parts))
@@ -99,11 +91,9 @@ class MatrixPictures:
     """The nonzeros of a plan's matrix, in two orders of the vertices.
 
     Attributes:
-        before: Nonzeros in the order of the vertices in the source.
-        after: Nonzeros in plan order, part by part.
+        before, after: Nonzeros in the order of the source, and in plan order, part by part.
         part_ptr (int64[num_parts + 1]): The first row of every part in plan order.
         inside: Number of nonzeros whose row and column have the same owner.
-        total: Number of all nonzeros.
     """
 
     before: Density

@@ -1,8 +1,7 @@
 """Readers of the log and the timeline of a run.
 
-The log has a line with a JSON object for every epoch. The timeline has the format of Chrome's
-tracing. docs/use/study.md lists the keys. Files may come from other programs, so every value is
-checked.
+The log has a line with a JSON object for every epoch, the timeline the format of Chrome's tracing;
+docs/use/study.md lists the keys. Files may come from other programs, so every value is checked.
 """
 
 from __future__ import annotations
@@ -48,11 +47,9 @@ class RunLog:
 
     Attributes:
         epoch (int64[epochs]): Indices of the epochs, ascending.
-        loss (dict of str to float64[epochs]): Loss of split "train" and, if any epoch was
-            evaluated, of "val"; NaN if an epoch has no such loss.
-        scores (dict of str to dict of str to float64[epochs]): The scores among `SCORES` that the
-            log has, by name and split; NaN if an epoch was not evaluated.
-        phases (dict of str to float64[epochs]): Seconds of each of the `PHASES`, mean over ranks.
+        loss: float64[epochs] by split "train" and, if evaluated, "val"; NaN if an epoch has none.
+        scores: float64[epochs] by name in `SCORES` and by split; NaN if not evaluated.
+        phases: Seconds, mean over ranks, float64[epochs] by name in `PHASES`.
         slowest (float64[epochs]): Seconds of the slowest rank.
         words (int64[epochs]): Words that all ranks sent.
         plan: Content hash of the plan in the log; "" if the log has none.
@@ -69,12 +66,7 @@ class RunLog:
 
 
 def read_log(path: str | PathLike[str]) -> RunLog:
-    """Return the epochs in the log of a run.
-
-    Raises:
-        InputError: If the file is missing or empty, or a line is wrong; the message names line and
-            value.
-    """
+    """Return the epochs in the log of a run; an InputError names the wrong line and value."""
     name = fspath(path)
     epochs: list[dict[str, Any]] = []
     plan = ""  # the first plan that a line names; earlier lines may lack it
@@ -161,20 +153,17 @@ def _epoch(entry: dict[str, Any], where: str) -> dict[str, Any]:
 class Timeline:
     """The phases of all ranks in one epoch.
 
+    The epoch is cut into `COLUMNS` equal intervals. Time in no phase counts as "other"; `NOTHING`
+    is before and after a rank's epoch.
+
     Attributes:
-        path: The file.
         title: The epoch that is shown, such as "epoch 17", or "the whole run".
-        epochs: All epochs in the timeline, each by its number in the run.
-        seconds: Seconds from the time when the first rank begins to the time when the last rank
-            ends.
+        epochs: Numbers of all epochs in the timeline.
+        seconds: Seconds from the begin of the first rank to the end of the last rank.
         all_ranks: All ranks in the timeline, ascending.
         ranks: The ranks that the page shows.
-        strips (uint8[ranks, COLUMNS]): The epoch is cut into `COLUMNS` equal intervals. For every
-            shown rank and interval, the position in `PHASES` of the phase that takes most of the
-            interval; time in no phase counts as "other". `NOTHING` before the rank begins the
-            epoch, and after the rank ends the epoch.
-        shares (float64[all ranks, phases]): Share of the epoch that every rank spent in every
-            phase.
+        strips (uint8[ranks, COLUMNS]): Position in `PHASES` of the longest phase of an interval.
+        shares (float64[all ranks, phases]): Share of the epoch of every rank in every phase.
         plan: Content hash of the plan in the file; "" if the file has none.
     """
 
@@ -194,12 +183,7 @@ NOTHING = 255
 
 
 def read_timeline(path: str | PathLike[str]) -> Timeline:
-    """Return the epoch of median length in the timeline of a run.
-
-    Raises:
-        InputError: If the file is missing, too large or not a timeline of ranks; the message names
-            the event and its value.
-    """
+    """Return the epoch of median length in a run's timeline; an InputError names a wrong event."""
     name = fspath(path)
     content = _json(_whole_text(name), name, "a timeline in JSON")
     events = content.get("traceEvents") if isinstance(content, dict) else None
@@ -266,10 +250,7 @@ class _Spans:
     def phases_between(self, edges: Float64Array) -> Float64Array:
         """Return how long each phase lasts within each interval: float64[phases, intervals].
 
-        Overlapping events of one phase count once.
-
-        Parameters:
-            edges: Times between which the intervals lie, ascending.
+        Overlapping events of one phase count once. Intervals lie between the ascending `edges`.
         """
         names, width = np.array(self.names), np.diff(edges)
         spent = np.zeros((len(PHASES), len(width)))
@@ -297,10 +278,7 @@ def _united(times: Float64Array) -> Float64Array:
 
 
 def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
-    """Return the ranks of a timeline, ascending, and the events of each rank.
-
-    `events`: the events as the JSON file lists them. `name`: the file's name, for errors.
-    """
+    """Return the ranks in a file's list of events, ascending, and the events of each rank."""
     titles: dict[int, str] = {}
     names: dict[int, list[str]] = {}
     times: dict[int, list[tuple[float, float]]] = {}
@@ -333,10 +311,7 @@ def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
 
 
 def _epochs_of_all(spans: list[_Spans]) -> dict[int, tuple[float, float]]:
-    """Return, for every epoch that all ranks have, the times at which it begins and ends.
-
-    An epoch begins when the first rank begins it, and ends when the last rank ends it.
-    """
+    """Return, for every epoch that all ranks have, when the first begins and the last ends."""
     found: dict[int, tuple[float, float]] = {}
     ranks: dict[int, int] = {}
     for of_rank in spans:
@@ -353,10 +328,7 @@ def _opened(name: str) -> Any:
 
 
 def _whole_text(name: str) -> str:
-    """Return the text of a timeline.
-
-    The file is read in pieces, so that a file that is too large is refused before it is in memory.
-    """
+    """Return a timeline's text, read in pieces: a file that is too large is refused early."""
     pieces, length = [], 0
     with _opened(name) as stream:
         while piece := stream.read(1 << 20):
@@ -388,11 +360,7 @@ def _whole(value: Any, key: str, where: str) -> int:
 
 
 def _number(value: Any, key: str, where: str) -> float:
-    """Return a number as float; it may also be NaN or infinite.
-
-    Raises:
-        InputError: If `value` is not a number.
-    """
+    """Return a number, perhaps NaN or infinite, as float; raise InputError for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e300:
         if isinstance(value, float):
             return value if not math.isfinite(value) else math.nan

@@ -1,8 +1,7 @@
 """The operations of one step on a mini-batch, for row plans.
 
-They are the operations of an epoch, with other sizes: a batch has few rows, and another matrix in
-every layer (compare `Tables.live`). Features of halo rows are kept from step to step, but products
-with these features are computed in every step.
+They are the operations of an epoch, with other sizes (compare `Tables.live`). Features of halo rows
+are kept from step to step, but products with these features are computed in every step.
 """
 
 from __future__ import annotations
@@ -39,16 +38,12 @@ In all other cases messages are laid out and rows are looked up too. The factor 
 class Bits:
     """Counts the words by which a rank tells other ranks which halo rows its block needs.
 
-    For each owner, a rank has a list of the halo rows that it may need from the owner, in plan
-    order. One bit for each row of the list says whether the row is needed. 32 bits are a word. A
-    word is sent only if at least one of its bits is set. For every 32 words of bits there is a
-    summary word, which is always sent (`plancc_runtime.transport.row_numbers.RowBits`).
+    For each owner, a rank has one bit for each row that it may need from the owner, in plan order.
+    Words of bits and summary words are as in `plancc_runtime.transport.row_numbers.RowBits`.
 
     Parameters:
-        matrix: The plan's matrix.
         owner (int32[n]): Part of every vertex.
         place (int64[n]): Position of every vertex in plan order.
-        num_parts: Number of parts.
     """
 
     def __init__(self, matrix: Graph, owner: Int32Array, place: Int64Array, num_parts: int) -> None:
@@ -62,25 +57,18 @@ class Bits:
         self._always = self._pairs(message, -(-words // WORD_BITS))
 
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
-        """Return how many words tell the owners of halo rows which rows a block needs.
+        """Return how many words tell owners which halo rows a block needs.
 
-        The result has two entries: the summary words, and the words of bits (see the class).
-
-        Parameters:
-            used: The nonzeros of the block, as a matrix of all rows.
+        The result has two entries: summary words, and words of bits.
         """
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 
     def of_walks(self, sampler: WalkSampler, key: np.uint64, visited: Int32Array) -> list[Pairs]:
         """Return the numbers of words that random walks send, one entry per round of messages.
 
-        The owner of the current vertex continues a walk. A walk that crosses to another rank costs
-        two words, and every message costs one more (`plancc_runtime.layouts.draws.WalkDraws`).
-        After the last step, bits tell which of an owner's visited rows other ranks use.
-
-        Parameters:
-            key: Random key of the mini-batch, which decides the walks.
-            visited: All vertices that the walks visit.
+        A walk that crosses to another rank costs two words, a message one more
+        (`plancc_runtime.layouts.draws.WalkDraws`). In the end, bits tell which visited rows other
+        ranks use.
         """
         n, walks, found = len(self._owner), np.arange(sampler.num_roots), []
         roots = sampler.roots(n, key)
@@ -110,11 +98,7 @@ class Bits:
     def _words(self, rows: Int64Array) -> Pairs:
         """Return how many words are sent, for every pair of parts, to say that rows are needed.
 
-        The words of a pair have one bit for each row of `_rows` that one part reads from the other.
-        A word is sent if it has the bit of at least one needed row.
-
-        Parameters:
-            rows: Positions of the needed rows in `_rows`.
+        `rows` are positions in `_rows`. A word is sent if it has the bit of a needed row.
         """
         words = np.unique(self._word[rows])
         return self._pairs(*np.unique(self._message[words], return_counts=True))
@@ -122,8 +106,7 @@ class Bits:
     def _needed(self, matrix: Graph) -> Int64Array:
         """Return the halo rows of all parts as ascending keys.
 
-        The key of a row is (part * num_parts + owner) * n + place: the part that reads the row, the
-        row's owner, the number of all rows (n), and the row's place in plan order.
+        The key is (part that reads * num_parts + owner) * (number of rows) + place in plan order.
         """
         part = np.repeat(self._owner, matrix.row_nonzeros()).astype(np.int64)
         owner = self._owner[matrix.indices]
@@ -161,8 +144,7 @@ class LiveBatch(Live):
     """The rows, nonzeros and messages of a step of a row plan on a mini-batch.
 
     Attributes:
-        told: For each round of messages, the words that tell owners which rows the batch needs;
-            empty if every rank draws the whole batch.
+        told: Words of each round that tell owners which rows are needed; empty if all ranks draw.
         counted: Whether the ranks sum the number of targets in an all-reduce.
         draw: Amounts of work to draw the batch and to build its blocks.
     """
@@ -179,14 +161,7 @@ def live_in_batch(
 ) -> LiveBatch:
     """Return the rows, nonzeros and messages of a step of a row plan on a mini-batch.
 
-    Parameters:
-        batch: The mini-batch.
-        matrix: The plan's matrix.
-        owner (int32[n]): Part of every vertex.
-        idle: Whether layers also compute rows that the next layer does not read.
-        bits: If each owner draws the neighbours of its rows, the counter of the words in which
-            owners tell each other which rows are in the batch. None if every rank draws the whole
-            batch.
+    If `idle`, layers also compute unread rows. `bits` is None if every rank draws the whole batch.
     """
     n, rows, nonzeros = len(owner), *np.zeros((2, num_parts), np.int64)
     layers: list[Tables] = []

@@ -43,12 +43,9 @@ class BatchPrediction(Prediction):
 
     Attributes:
         sampler: The sampler with its options, as the provenance of a plan names it.
-        seed: Seed of the mini-batches.
         batches: The predicted step of every mini-batch.
-        bound: Lower bound for the seconds of a step (`Predictor.bound_of`): mean over the
-            mini-batches.
-        expected_words: Exact expectation of the words that a step sends for features and their
-            gradients; None if the sampler does not know its probabilities.
+        bound: Mean lower bound for the seconds of a step (`Predictor.bound_of`).
+        expected_words: Expected words of a step for features and their gradients; None if unknown.
     """
 
     sampler: str
@@ -72,11 +69,7 @@ class BatchPrediction(Prediction):
 
     @cached_property
     def estimates(self) -> dict[str, Estimate]:
-        """Means of three figures over the mini-batches, each with a 95% interval.
-
-        The keys are "seconds" (of a step), "words" (that a step sends), and "words_drawn" (the
-        words among them that tell owners which rows a mini-batch needs).
-        """
+        """Means of "seconds", "words" and "words_drawn" of a step, each with a 95% interval."""
         drawn = [words_drawn(each) for each in self.batches]
         words = [each.words for each in self.batches]
         seconds = [each.seconds for each in self.batches]
@@ -100,10 +93,7 @@ class BatchPrediction(Prediction):
 
 
 def words_drawn(prediction: Prediction) -> int:
-    """Return how many words all ranks send in a step to tell owners which rows they need.
-
-    `prediction` is the prediction of the step.
-    """
+    """Return how many words all ranks send in a step to tell owners which rows they need."""
     counts = prediction.schedule.counts(lambda operation: operation.place.direction == "batch")
     return int(counts.words_sent.sum())
 
@@ -120,25 +110,11 @@ def predict_batches(
     seed: int = 1,
     **options: Any,
 ) -> BatchPrediction:
-    """Return the predicted training steps on some mini-batches.
+    """Return the predicted training steps on some mini-batches; warn if they are too small.
 
-    Parameters:
-        path: The plan.
-        numbers: Which mini-batches, counted from 0: with the same random seed, training draws
-            mini-batch k for step k.
-        owners_draw: Function of the sampler and the plan's tables. It returns True if each owner
-            draws the neighbours of its rows, and False if every rank draws the whole mini-batch.
-        num_ranks: Number of ranks onto which the parts are merged; None for one rank per part.
-        word_bytes, sampler, seed, options: See `Predictor.epoch` and
-            `plancc.report.batches.batch_reports`.
-
-    Raises:
-        InputError: If the plan is not a row plan, or if its steps cannot be predicted; see also
-            `batch_reports`.
-        PlanError: If the file is damaged.
-
-    Warns:
-        PlanccWarning: If mini-batches are smaller than the option `batch_size` says.
+    In training with this seed, mini-batch k is drawn for step k. ``owners_draw(sampler, tables)``
+    returns whether owners draw the neighbours of their rows; else every rank draws the whole
+    mini-batch.
     """
     if not 1 <= len(numbers) <= MOST:
         raise InputError(f"`batches` {len(numbers)}: give 1 to {MOST:,}")
@@ -205,10 +181,7 @@ def predict_batches(
 
 
 def _num_training(plan: Plan) -> int:
-    """Return the number of vertices in the training mask.
-
-    If the plan has labels, only vertices with a label count.
-    """
+    """Return the number of training vertices; of a plan with labels, only labelled vertices."""
     data = plan.vertex_data
     found = np.ones(plan.num_vertices, np.bool_) if data.train_mask is None else data.train_mask
     if data.labels is not None:
@@ -237,10 +210,7 @@ def _expected_words(
 
 
 def _mean_steps(batches: Sequence[Prediction]) -> list[StepTime]:
-    """Return the mean time of every step that occurs in at least one mini-batch.
-
-    The slowest rank of a step is the rank that is slowest in most mini-batches.
-    """
+    """Return the mean time of every step; its slowest rank is slowest in most mini-batches."""
     found: dict[Place, list[StepTime]] = defaultdict(list)
     for each in batches:
         for step in each.steps:

@@ -128,10 +128,7 @@ def mean_step(
     num_ranks: int | None,
     drawn: dict[str, Any],
 ) -> BatchPrediction:
-    """Predict the steps on the mini-batches `numbers`, counted from 0; return the mean step.
-
-    `drawn` has the options of the sampler, and the random seed.
-    """
+    """Return the predicted mean step on the mini-batches `numbers`, counted from 0."""
     from plancc_lab.simulate.batches import predict_batches
     from plancc_runtime.layouts.draws import BY_OWNERS, check_draw, owners_are_quicker
 

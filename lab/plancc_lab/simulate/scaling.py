@@ -19,13 +19,10 @@ class Cell:
     """The predicted epoch of a model on a number of ranks.
 
     Attributes:
-        label: Label of the model.
-        num_ranks: Number of ranks.
         seconds: Seconds of an epoch; None if there is no prediction (see `why`).
-        steps: Seconds of the steps of `plancc.predict.schedule.STEPS`; they add up to `seconds`.
+        steps: Seconds by step in `plancc.predict.schedule.STEPS`; the sum is `seconds`.
         memory: Largest number of bytes that a rank needs.
         fits: Whether a rank's memory is enough; True if the machine's memory is unknown.
-        why: Reason why there is no prediction.
         notes: Assumptions, and warnings about the owners.
         compile_seconds: Seconds of the search for owners.
     """
@@ -66,7 +63,6 @@ class Sweep:
     """The table of predictions: every model with every number of ranks.
 
     Attributes:
-        name: Name of the graph.
         vertices, nonzeros: Sizes of the normalised matrix.
         sequential: Predicted seconds of an epoch on one rank, to which speed-ups are relative.
         cells: Cells, sorted by label, then by number of ranks.
@@ -85,20 +81,14 @@ class Sweep:
     notes: list[str] = field(default_factory=list)
 
     def cell(self, label: str, num_ranks: int) -> Cell:
-        """Return the predicted epoch of a model on a number of ranks.
-
-        Raise KeyError if the sweep does not have this model or this number of ranks.
-        """
+        """Return the prediction for a model and a number of ranks; raise KeyError if unknown."""
         for cell in self.cells:
             if (cell.label, cell.num_ranks) == (label, num_ranks):
                 return cell
         raise KeyError((label, num_ranks))
 
     def speedup(self, cell: Cell) -> float | None:
-        """Return the predicted speed-up over one rank; None if the cell has no prediction.
-
-        A cell is the prediction for one model and one number of ranks.
-        """
+        """Return a cell's predicted speed-up over one rank; None if there is no prediction."""
         return self.sequential / cell.seconds if cell.seconds else None
 
     def best(self, num_ranks: int) -> Cell | None:

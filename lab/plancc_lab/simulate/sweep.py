@@ -1,8 +1,7 @@
 """Predictions of epochs for several models and numbers of ranks, without writing plans.
 
     from a graph    owners of every model for every number of ranks -> tables -> schedule -> seconds
-    from sizes      numbers of vertices and nonzeros, and boundary fractions, which are assumed or
-                    measured -> tables -> schedule -> seconds
+    from sizes      vertices, nonzeros, boundary fractions -> tables -> schedule -> seconds
 
 This module finds the owners; `plancc.predict` makes the predictions.
 """
@@ -40,9 +39,7 @@ BALANCES = ("nnz", "rows", "weights", "work")
 def parse_models(text: str) -> list[Contender]:
     """Return the models in a comma-separated string (`plancc_lab.contenders`).
 
-    Raises:
-        InputError: If there is no model, if two have the same label, or if a model is not possible
-            in a sweep or has options of the search.
+    Raises InputError for a model that is not possible in a sweep, or has options of the search.
     """
     found = parse_contenders(text)
     for each in found:
@@ -72,23 +69,8 @@ def sweep(
 ) -> Sweep:
     """Return the predicted epochs of all models on all numbers of ranks.
 
-    If a model does not allow a number of ranks, the cell of this model and number in the result has
-    the reason instead.
-
-    Parameters:
-        source: The normalised matrix, or sizes that replace the matrix.
-        ranks: Numbers of ranks.
-        models: The models, with their options.
-        predictor: The widths of the layers, the machine, and other settings of the predictions.
-        options: Effort, epsilon, seed and threads of the search. The effort is used only by models
-            for which `compile` searches by default.
-        balance: Balance of row plans; by default that of `compile`. Edge plans balance nonzeros.
-        name: Name of the graph, for tables.
-        observer: Function that takes the name of a stage, and returns a context manager in which
-            the stage runs.
-
-    Raises:
-        InputError: If an option is wrong for all cells, or if no cell has a prediction.
+    A cell without prediction has the reason. Only models for which `compile` searches by default
+    use the effort. Edge plans balance nonzeros, whatever `balance` is.
     """
     options = replace(options, dims=tuple(predictor.dims), machine=predictor.machine)
     shared = None if balance is None else Balance.parse(balance, options.dims)
@@ -146,7 +128,7 @@ def _tables_of_graph(
     options: SearchOptions,
     balance: Balance | None,
 ) -> Tables:
-    """Find owners as `compile` does by default, and return the sizes of their parts and messages.
+    """Find owners as `compile` does by default; return the sizes of their parts and messages.
 
     Searches that `compile` runs only on request are left out.
     """
@@ -170,9 +152,7 @@ def _tables_of_graph(
 def _check_boundaries(sizes: Sizes, models: Sequence[Contender]) -> None:
     """Check that every model has the boundary fractions (halo rows per own row) that it needs.
 
-    Raises:
-        InputError: If a model that needs fractions has none, if fractions name a model that is not
-            in the sweep, or if a model makes edge plans.
+    Raises InputError also if fractions name a model that is not in the sweep, or for edge plans.
     """
     labels = [contender.label for contender in models]
     for label in sizes.boundary:

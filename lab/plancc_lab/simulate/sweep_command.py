@@ -1,8 +1,4 @@
-"""`plancc simulate --sweep`: predicted epochs of several models on several numbers of ranks.
-
-`sweep_options` adds the options to the command. `run_sweep` runs a sweep. `refuse` rejects options
-of a sweep on a command line without ``--sweep``.
-"""
+"""`plancc simulate --sweep`: predicted epochs of several models on several numbers of ranks."""
 
 from __future__ import annotations
 
@@ -95,11 +91,7 @@ def refuse(given: dict[str, Any]) -> None:
 
 
 def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) -> None:
-    """Predict all cells of a sweep, and print its table.
-
-    Parameters:
-        given: Values of all parameters that `sweep_options` adds, and the seed.
-    """
+    """Predict all cells of a sweep, and print its table; `given` includes the seed."""
     import plancc
     from plancc.graph.normalize import normalize
     from plancc_lab.contenders import parse_numbers
@@ -138,10 +130,7 @@ def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) ->
 
 
 def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
-    """Return the numbers that replace a graph; None if a graph is given.
-
-    Raises InputError if both or neither are given.
-    """
+    """Return the sizes that replace a graph, or None; InputError if both or neither are given."""
     from plancc.predict.sizes import Boundary, Sizes
 
     if given["vertices"] is None:
@@ -168,11 +157,7 @@ def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
 
 
 def print_sweep(sweep: Sweep, form: str = "") -> None:
-    """Print the predictions of a sweep.
-
-    Parameters:
-        form: "" for tables, "json" for JSON, "csv" for CSV with a line for every cell.
-    """
+    """Print the predictions of a sweep as tables, as "json", or as "csv" with a line per cell."""
     from plancc_cli.tables import duration, print_data, print_table, say
 
     if form:

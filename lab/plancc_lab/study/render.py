@@ -45,9 +45,7 @@ RATIO = "_ratio"
 def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str]:
     """Return the names of columns in a comma-separated string; [] if there is no string.
 
-    Raises:
-        InputError: If a name is unknown or occurs twice, if a column of ratios is named but there
-            is no baseline, or if `form` is "json" or "csv", which always have all columns.
+    Raises InputError for unknown or repeated names, and for ratios without a baseline.
     """
     if text is None:
         return []
@@ -64,13 +62,9 @@ def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str
 
 
 def print_study(study: Study, form: str = "", columns: Sequence[str] = ()) -> None:
-    """Print the rows of a study as JSON, as CSV, or as tables.
+    """Print the rows of a study as "json", as "csv", or as tables with these columns.
 
     If a table has no column "seed", it shows means and standard deviations over seeds.
-
-    Parameters:
-        form: "json", "csv", or "" for tables.
-        columns: Columns of the tables; by default the usual columns.
     """
     if form:
         found = study.as_dict()

@@ -2,8 +2,8 @@
 
     graphs x contenders x numbers of parts -> compile -> rows -> ratios to a baseline
 
-The figures of a plan are a row of the study. A row is written to a file as soon as its plan is
-compiled, so that an interrupted study can be resumed.
+The row of a plan is written to a file as soon as the plan is compiled, so that an interrupted study
+can be resumed.
 """
 
 from __future__ import annotations
@@ -58,17 +58,14 @@ Key = list[str | int]
 class Row:
     """Figures of one plan of a study.
 
+    `epoch_seconds`, `random_epoch_seconds` and `bound_seconds` are predicted: for the plan, for a
+    random partition, and for even work without exchange. `search_seconds` and `seconds` are
+    wall-clock times of search and compilation.
+
     Attributes:
         graph: Name of the graph's file.
         vertices, nonzeros: Sizes of the graph after reading, before it is normalised.
-        figures: Figures by name: all of `plancc.plan.metrics.Metrics.figures`; the volume of a
-            random partition (`random_volume`); predicted seconds of an epoch (`epoch_seconds`), of
-            an epoch of a random partition (`random_epoch_seconds`), and of an epoch with even work
-            and no exchange of rows (`bound_seconds`); wall-clock seconds of the search
-            (`search_seconds`) and of the compilation (`seconds`), without reading the graph and
-            compiling kernels. An unknown figure is None.
-        sha256: Content hash of the plan.
-        notes: Warnings of the compiler.
+        figures: Figures by name, including `plancc.plan.metrics.Metrics.figures`; None if unknown.
         why: Reason why the compilation failed; "" if there are figures.
     """
 
@@ -87,12 +84,7 @@ class Row:
 
     @classmethod
     def from_kept(cls, values: Any, key: Key) -> Row | None:
-        """Return the row that was kept in a file; None if somebody has edited its line.
-
-        Parameters:
-            values: Values that the line has for the row, as `kept` returned them.
-            key: Key of the row.
-        """
+        """Return the row that a file kept for `key`; None if somebody has edited its line."""
         if isinstance(values, dict) and values.get("check") == _check_of(values, key):
             return cls(**{name: value for name, value in values.items() if name != "check"})
         return None
@@ -320,10 +312,9 @@ class _GraphFile:
 
 @dataclass
 class _Cases:
-    """What all rows of a study have in common: the settings with which their plans are compiled.
+    """The settings with which the plans of all rows of a study are compiled.
 
-    Attributes:
-        num_kept: Number of rows that were taken from an earlier run of the study.
+    `num_kept` is the number of rows that were taken from an earlier run of the study.
     """
 
     settings: dict[str, Any]
@@ -346,10 +337,7 @@ class _Cases:
     def kept_row(
         self, kept: Kept | None, source: _GraphFile, contender: Contender, num_parts: int, seed: int
     ) -> Row:
-        """Return the row from `kept`, if it is there; else make a new row.
-
-        If the plan did not fail, the new row is added to `kept` (if `kept` is not None).
-        """
+        """Return the row in `kept`; else make a new row and, if its plan did not fail, keep it."""
         key = self.key(source, contender, num_parts, seed)
         if kept is not None and key in kept:
             known = Row.from_kept(kept[key], key)

@@ -17,10 +17,9 @@ from plancc_runtime.transport.messages import Addressed, Buffer, Traffic, flat, 
 
 
 class MessageGroup(Group):
-    """A group whose collectives consist of messages.
+    """A group whose collectives consist of messages, for libraries without collectives for groups.
 
-    Transports use this class if their library has no collectives for groups. Sums are computed in
-    the order of the members, so that the same inputs give the same bits.
+    Sums are computed in the order of the members, so equal inputs give equal bits.
     """
 
     def _broadcast(self, data: Buffer, root: int) -> Pending:
@@ -83,7 +82,7 @@ class MessageGroup(Group):
 
 
 class LibraryGroup(MessageGroup):
-    """A group that uses collectives of a library, such as MPI, for broadcasts and reductions.
+    """A group whose broadcasts and reductions are collectives of a library, such as MPI.
 
     The library chooses the order of summation. All other operations consist of messages.
     """
@@ -110,10 +109,7 @@ class LibraryGroup(MessageGroup):
 
     @abstractmethod
     def _waiting(self, what: Callable[[], str]) -> AbstractContextManager[None]:
-        """Context manager for statements in which the library may wait.
-
-        ``what()`` returns a phrase that says what this member then waits for.
-        """
+        """Return a context manager for a wait in the library; ``what()`` says what is awaited."""
 
     @abstractmethod
     def _wait(self, requests: list[Any]) -> None:
@@ -128,13 +124,7 @@ class LibraryGroup(MessageGroup):
     ) -> Pending:
         """Start an operation of the library on `data`, or on a copy of `data` in host memory.
 
-        Parameters:
-            start: Function that starts the operation on the words of one message, and returns the
-                library's request.
-            what: Function that returns a phrase that says what this member waits for; by default,
-                it waits for the other members.
-            changed: Whether the operation changes `data`. If so, the result is copied back to the
-                device of `data`.
+        If `changed` is true, the result in the copy is copied back to the device of `data`.
         """
         what, host = what or self._others_to_join, HostBuffers([(0, data)])
         host.fetch(0)
@@ -151,20 +141,14 @@ class LibraryGroup(MessageGroup):
         return Pending(finish)
 
     def _adds(self, data: Buffer) -> bool:
-        """Return whether the communication library can add numbers of this dtype.
-
-        It can send numbers of 16 bits, but not add them.
-        """
+        """Whether the library can add numbers of this dtype; 16-bit numbers can only be sent."""
         return bool(data.itemsize != 2)
 
 
 class GroupTransport(Transport):
-    """A transport whose ranks are the members of a group.
+    """A transport whose ranks are the members of a group; peers are positions among the members.
 
-    With such a transport, a layout can run on a group. Ranks and peers are positions among the
-    members. Traffic, timeout and the longest message come from the group's transport. The method
-    `cores_per_rank` is collective over all ranks of the group's transport; all other collective
-    methods are collective over the group only.
+    `cores_per_rank` is collective over all ranks of the group's transport, not only over the group.
     """
 
     def __init__(self, group: Group) -> None:

@@ -17,10 +17,9 @@ def on_device(buffer: Buffer) -> bool:
 
 
 def host_array(buffer: Buffer) -> np.ndarray:
-    """Return the array itself, or an array that shares the memory of a tensor on the CPU.
+    """Return the array, or a numpy array that shares the memory of a tensor on the CPU.
 
-    numpy and MPI lack some 16-bit dtypes. Such numbers are viewed as int16, so that they can be
-    sent, but not added.
+    16-bit dtypes that numpy and MPI lack are viewed as int16: they can be sent, but not added.
     """
     if isinstance(buffer, np.ndarray):
         return buffer.view(np.int16) if buffer.dtype == np.float16 else buffer
@@ -45,11 +44,7 @@ def host_memory(array: Buffer) -> Iterator[np.ndarray]:
 
 
 class HostBuffers:
-    """The buffers of an exchange, in host memory: a buffer on a device is replaced by a host copy.
-
-    Attributes:
-        buffers (list of (peer, array)): Each buffer as a numpy array, with its peer.
-    """
+    """The buffers of an exchange: pairs (peer, numpy array), with host copies of device buffers."""
 
     def __init__(self, buffers: Addressed) -> None:
         self._copies: dict[int, tuple[Any, Any]] = {}  # number -> (on the device, on the host)

@@ -1,8 +1,4 @@
-"""Ranks as threads of this process, without launcher or library; messages are copies in memory.
-
-An error of a rank does not end the process: `run_ranks` raises it after the other ranks have
-stopped waiting.
-"""
+"""Ranks as threads of this process, without launcher or library; messages are copies in memory."""
 
 from __future__ import annotations
 
@@ -40,36 +36,18 @@ E = TypeVar("E", bound="LocalTransport")
 def run_ranks(
     num_ranks: int, work: Callable[[LocalTransport], T], timeout: float | None = TIMEOUT
 ) -> list[T]:
-    """Call ``work(transport)`` for every rank, each in a separate thread.
+    """Call ``work(transport)`` in one thread for each rank; return the results in rank order.
 
-    torch keeps some settings for each thread, for example what `torch.set_num_threads` and
-    `torch.no_grad` set. Make such settings inside `work`.
-
-    Parameters:
-        work: Function that every rank calls. It may call collective methods of the transport.
-        timeout: Longest wait in seconds; None or 0 for no limit.
-
-    Returns:
-        The results of the ranks, in the order of the ranks.
-
-    Raises:
-        TransportError: If a wait outlasted the timeout; the error says what each rank waits for.
-        PlanccError: The error that all ranks raised together, or the first error that one rank
-            raised alone; the latter begins with the rank's number.
-        BaseException: Any other error of a rank or of the caller (KeyboardInterrupt), with a note
-            that names the rank. A rank may still be computing then, so the caller should end the
-            process.
+    torch keeps settings such as `torch.no_grad` for each thread, so make them inside `work`. A
+    PlanccError of one rank begins with the rank's number. After another exception, a rank may still
+    be computing: end the process.
     """
     group = Threads(num_ranks)
     return run_threads(group, lambda rank: LocalTransport(group, rank, timeout), work)
 
 
 def run_threads(group: Threads, end: Callable[[int], E], work: Callable[[E], T]) -> list[T]:
-    """Run ranks as `run_ranks` does, but with transports that the caller makes.
-
-    Parameters:
-        end: Function that makes the transport of a rank; it is called in the rank's thread.
-    """
+    """Run ranks as `run_ranks` does; ``end(rank)`` makes a transport in the rank's thread."""
     import torch
 
     results: list[Any] = [None] * group.size
@@ -108,10 +86,9 @@ def run_threads(group: Threads, end: Callable[[int], E], work: Callable[[E], T])
 
 
 class LocalTransport(Transport):
-    """The transport of one rank of `run_ranks`.
+    """The transport of one rank of `run_ranks`; all-reduces add in the order of the ranks.
 
-    All-reduces add in the order of the ranks, so that the same inputs give the same bits. All ranks
-    share the objects that `gather_bytes` returns.
+    All ranks share the objects that `gather_bytes` returns.
     """
 
     def __init__(self, group: Threads, rank: int, timeout: float | None) -> None:
@@ -133,10 +110,7 @@ class LocalTransport(Transport):
         self._allreduce(array, lambda x, y: torch.maximum(x, y, out=x))
 
     def _allreduce(self, array: Buffer, combine: Callable[[Any, Any], Any]) -> int:
-        """Replace `array` by the combined values of all ranks; return the array's size in words.
-
-        The values are combined in the order of the ranks.
-        """
+        """Combine the arrays of all ranks into `array`, in rank order; return the size in words."""
         mine = _tensor(array)
         bounds = [len(mine) * r // self.size for r in range(self.size + 1)]
         share = slice(bounds[self.rank], bounds[self.rank + 1])
@@ -161,12 +135,9 @@ class LocalTransport(Transport):
         raise SystemExit(code)
 
     def wait(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
-        """Wait until ``done()`` is true. The caller holds the lock.
+        """Wait until ``done()`` is true; ``what()`` says what the rank waits for.
 
-        ``what()`` returns a phrase that says what the rank waits for.
-
-        Raises:
-            TransportError: If the wait lasts longer than the timeout, or another rank has failed.
+        The caller holds the lock. Raises TransportError after the timeout or another rank's error.
         """
         group, deadline = self._group, time.monotonic() + self.timeout
         group.waiting[self.rank] = what
@@ -216,10 +187,7 @@ class Threads:
             self.conditions[rank].notify()
 
     def fail(self, error: BaseException, rank: int | None) -> None:
-        """Make all ranks end after the first error.
-
-        `rank` is the rank that raised the error alone; None if all ranks raised it.
-        """
+        """Make all ranks end after an error: of `rank` alone, or of all ranks if `rank` is None."""
         with self.lock:
             if self.error is not None:
                 return
@@ -236,9 +204,10 @@ class Threads:
             self._spread()
 
     def end_all(self, timeout: float) -> NoReturn:
-        """Make all ranks end after a timeout; the error says what each rank waits for.
+        """Make all ranks end after a timeout, with an error that says what each rank waits for.
 
-        The caller holds the lock."""
+        The caller holds the lock.
+        """
         waiting = sorted(self.waiting.items())
         parts = [f"rank {rank}: {overdue(what(), timeout)}" for rank, what in waiting]
         self.error = TransportError("; ".join(parts))
@@ -328,12 +297,7 @@ class LocalChannel(Channel):
             )
 
     def _meet(self, mine: _End, place: _Place) -> _End | None:
-        """If the other end of a message came first, return it; otherwise register this end.
-
-        Parameters:
-            mine: This end of the message.
-            place: Key of the message, under which an end is registered.
-        """
+        """Return a message's other end if it came first; else register this end under `place`."""
         with self._group.lock:
             ends = self._group.ends[place]
             if ends and ends[0].outgoing != mine.outgoing:

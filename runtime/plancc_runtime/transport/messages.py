@@ -17,9 +17,7 @@ Addressed = Sequence[tuple[int, Buffer]]  # buffers, each with the rank at its o
 class Traffic:
     """Counters of what one rank has sent and received; a word is one number of any dtype.
 
-    Reductions (`Transport.allreduce_sum`) have separate counters and are not messages. The fields
-    `..._between` count sent messages and words that go to other nodes, if nodes are known
-    (`Transport.far`); the other fields count these too.
+    Reductions are not messages. Fields without `_between` also count what goes to other nodes.
     """
 
     messages_sent: int = 0
@@ -53,11 +51,9 @@ class Traffic:
 def traffic_of(
     sends: Addressed, receives: Addressed, max_words: int, far: Sequence[bool] | None = None
 ) -> Traffic:
-    """Return the traffic of one exchange of these buffers.
+    """Return the traffic of one exchange with messages of at most `max_words` words.
 
-    Parameters:
-        max_words: Longest message in words.
-        far: For every rank, whether it is on another node; None if the nodes are unknown.
+    `far` says for every rank whether it is on another node; None if the nodes are unknown.
     """
     totals = []
     for side in (sends, receives):
@@ -73,14 +69,11 @@ def traffic_of(
 
 
 class MessagePiece(NamedTuple):
-    """One message: a buffer, or a piece of a buffer that is too long for one message.
+    """One message to or from `peer`: a buffer, or a piece of a buffer that is too long.
 
     Attributes:
         number: Position of the buffer in the list of sends or receives.
-        peer: The rank at the message's other end.
-        tag: Index of the piece among all pieces between the two ranks in this direction; the same
-            at both ends.
-        data (Buffer[words]): The words of the piece.
+        tag: Index of the piece between the two ranks in this direction, equal at both ends.
     """
 
     number: int
@@ -90,10 +83,7 @@ class MessagePiece(NamedTuple):
 
 
 def pieces(buffers: Addressed, max_words: int) -> list[list[MessagePiece]]:
-    """Split every buffer into messages of at most `max_words` words; return a list per buffer.
-
-    The list of an empty buffer is empty.
-    """
+    """Return, for every buffer, its messages of at most `max_words` words; none if it is empty."""
     tags: Counter[int] = Counter()
     result = []
     for number, (peer, buffer) in enumerate(buffers):
@@ -127,10 +117,7 @@ def name_ranks(ranks: Iterable[int]) -> str:
 
 
 def unfinished(receiving: Iterable[int], sending: Iterable[int]) -> str:
-    """Return a phrase that says what an exchange waits for.
-
-    For instance "a message from rank 1 and rank 2 to accept a message".
-    """
+    """Return a phrase such as "a message from rank 1 and rank 2 to accept a message"."""
     receiving, sending = set(receiving), set(sending)
     parts = []
     if receiving:

@@ -1,12 +1,10 @@
 """The transport over MPI: persistent point-to-point requests of mpi4py (Open MPI, MPICH).
 
-Importing this module does not start MPI; constructing `MpiTransport` does. Buffers on a device are
-sent and received through copies in host memory.
+Constructing `MpiTransport` starts MPI; importing this module does not.
 
-Groups use MPI's collectives for broadcasts and reductions. Their other operations consist of
-messages, as in Open MPI's own nonblocking collectives. So pieces that are not next to each other
-in memory need no packing. In a reduce-scatter, each piece is sent only to its owner; Open MPI would
-first reduce all pieces on one rank.
+Groups use MPI's collectives only for broadcasts and reductions. As messages, separate pieces of
+memory need no packing, and a reduce-scatter sends each piece only to its owner, where Open MPI
+would first reduce all pieces on one rank.
 """
 
 from __future__ import annotations
@@ -43,15 +41,9 @@ TESTS = 100  # number of tests for a complete round before the rank waits for si
 
 
 def load_mpi(watchdog: Watchdog | None = None) -> Any:
-    """Import mpi4py, and start MPI if it is not running. Collective if this call starts MPI.
+    """Return mpi4py's module MPI, and start MPI if it is not running, which is collective.
 
-    MPI ends when Python ends.
-
-    Parameters:
-        watchdog: Watchdog for the wait until all ranks have started MPI.
-
-    Raises:
-        BackendUnavailable: If mpi4py or an MPI library is missing.
+    MPI ends when Python ends. Raises BackendUnavailable if mpi4py or an MPI library is missing.
     """
     try:
         import mpi4py
@@ -96,10 +88,8 @@ def _end(mpi: Any, library: Any) -> None:
 class MpiTransport(Transport):
     """The transport of ranks that mpirun, mpiexec or srun started. The constructor is collective.
 
-    Parameters:
-        comm (mpi4py.MPI.Intracomm, optional): Communicator of the transport's ranks; by default all
-            ranks. It is duplicated, so that messages cannot be confused with the user's messages.
-        timeout: Longest wait in seconds; None or 0 for no limit.
+    `comm` is duplicated, so that messages are not confused with the user's messages. A timeout of
+    None or 0 is no limit.
     """
 
     closed: Watchdog | None = None  # watchdog of the job, once its work is done
@@ -174,10 +164,9 @@ class MpiTransport(Transport):
 
 
 def _wait(request: Any, requests: list[Any], late: set[int]) -> None:
-    """Wait for all requests.
+    """Wait for all requests; in a long wait, remove indices of complete requests from `late`.
 
-    `late` has the indices of all requests in `requests`. In a long wait, the function removes the
-    indices of complete requests, so that the watchdog can name the ranks that are late.
+    So the watchdog can name the ranks that are late.
     """
     # most often all requests complete soon; else the watchdog must know which ranks are late
     if not any(request.Testall(requests) for _ in range(TESTS)):
@@ -186,10 +175,7 @@ def _wait(request: Any, requests: list[Any], late: set[int]) -> None:
 
 
 def _unfinished(late: set[int], sources: list[int], targets: list[int]) -> str:
-    """Return a phrase that says what the requests with the indices `late` wait for.
-
-    The indices count the receives from `sources`, and after these the sends to `targets`.
-    """
+    """Return a phrase: what the requests `late` wait for. Indices count sources, then targets."""
     late, num = late.copy(), len(sources)  # the watchdog calls this during the wait
     return unfinished(
         (sources[i] for i in late if i < num), (targets[i - num] for i in late if i >= num)

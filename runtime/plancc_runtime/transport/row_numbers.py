@@ -1,8 +1,7 @@
 """Sends numbers, lists or bits for the rows of an exchange, from senders to receivers.
 
-Some functions work in *rounds*: they are generators that pause while messages are in flight, and
-return a result. A rank may do other work during a pause. All ranks must begin such work in the same
-order.
+Some functions work in *rounds*: generators that pause while messages are in flight, and return a
+result. All ranks must begin such work in the same order.
 """
 
 from __future__ import annotations
@@ -44,14 +43,9 @@ def played(channel: Channel, sends: int) -> Rounds[None]:
 def swapped(
     pieces: Sequence[npt.NDArray[Any]], transport: Transport, in_bytes: bool = False
 ) -> list[npt.NDArray[Any]]:
-    """Send ``pieces[k]`` to rank k. Return a list of received pieces; item k is from rank k.
+    """Send ``pieces[k]`` to rank k; return a list whose item k is from rank k. Collective.
 
-    Collective.
-
-    Parameters:
-        pieces: One array for every rank. On all ranks the arrays have the same dtype, and the same
-            shape apart from the first axis.
-        in_bytes: Whether the numbers are sent as bytes, which allows any dtype.
+    On all ranks, pieces have equal dtypes, and equal shapes apart from the first axis.
     """
     comes = transport.alltoall(np.array([len(each) for each in pieces], np.int64))
     found = [np.empty((size, *pieces[0].shape[1:]), pieces[0].dtype) for size in comes]
@@ -68,12 +62,7 @@ def swapped(
 def send_numbers(
     exchange: Exchange, values: npt.NDArray[Any], transport: Transport
 ) -> npt.NDArray[Any]:
-    """Return the sender's value of every received row: array[rows received, ...]. Collective.
-
-    Parameters:
-        exchange: The exchange of this rank.
-        values (array[rows sent, ...]): One or several numbers for every sent row.
-    """
+    """Send ``values[k]`` for sent row k; return the value of every received row. Collective."""
     return finished(sending_numbers(exchange, values, transport))
 
 
@@ -90,17 +79,9 @@ def sending_numbers(
 def send_lists(
     exchange: Exchange, ptr: Int64Array, numbers: npt.NDArray[Any], transport: Transport
 ) -> tuple[Int64Array, npt.NDArray[Any]]:
-    """Send a list of numbers for every sent row. Return the lists of the received rows.
+    """Send a list of numbers for every sent row; return the lists of received rows. Collective.
 
-    Collective.
-
-    Parameters:
-        exchange, transport: See `send_numbers`.
-        ptr (int64[rows sent + 1]): The list of sent row k is ``numbers[ptr[k]:ptr[k + 1]]``.
-        numbers (array[ptr[-1], ...]): The lists, one after another.
-
-    Returns:
-        int64[rows received + 1], array[...]: The same two arrays for the received rows.
+    The list of row k is ``numbers[ptr[k]:ptr[k + 1]]``; `ptr` and `numbers` are returned.
     """
     return finished(sending_lists(exchange, ptr, numbers, transport))
 
@@ -120,11 +101,7 @@ def sending_lists(
 class RowLists:
     """Sends one number for every row in a subset of an exchange's rows; may be used repeatedly.
 
-    First, the count of numbers in each message is sent. Then two words are sent for each number:
-    the row's position in the message, and the number.
-
-    Parameters:
-        exchange: The exchange of this rank.
+    Messages have two words for each number: the row's position in the message, and the number.
     """
 
     def __init__(self, exchange: Exchange, transport: Transport) -> None:
@@ -139,13 +116,7 @@ class RowLists:
     def tell(self, rows: IntArray, numbers: IntArray) -> Rounds[tuple[IntArray, Int32Array]]:
         """Send `numbers` for `rows`. Return the received rows and their numbers. Collective.
 
-        Parameters:
-            rows (int[m]): Positions among the rows that this rank sends in the exchange.
-            numbers (int[m]): A number below 2^31 for each row.
-
-        Returns:
-            int[k]: Positions among the rows that this rank receives in the exchange.
-            int32[k]: The received number for each of these rows.
+        Rows are positions among all rows that this rank sends, or receives. Numbers are below 2^31.
         """
         order = np.argsort(rows, kind="stable")
         first, ends = self._exchange.send.row_ptr, self._exchange.receive.row_ptr
@@ -160,11 +131,8 @@ class RowLists:
 class RowBits:
     """Sends a subset of an exchange's rows as bits; may be used repeatedly.
 
-    Every row has a bit, and 32 bits make a word. A word is sent only if one of its bits is set. For
-    every 32 words, a summary word says which of these words are sent. All summary words are sent.
-
-    Parameters:
-        exchange: The exchange of this rank.
+    A word of 32 bits, one for each row, is sent only if a bit is set. Summary words, which are
+    always sent, have one bit for each word: whether it is sent.
     """
 
     def __init__(self, exchange: Exchange, transport: Transport) -> None:
@@ -179,17 +147,9 @@ class RowBits:
         )
 
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
-        """Tell receivers which rows this rank will send; return which rows it will receive.
+        """Send which rows this rank will send; return which rows it will receive. Collective.
 
-        Collective. These rows are some of the rows that the exchange sends and receives.
-
-        Parameters:
-            rows (int64[m]): The rows that this rank will send, as ascending positions in the list
-                of all rows that it sends in the exchange.
-
-        Returns:
-            int64[k]: The rows that will arrive, as ascending positions in the list of all rows that
-                this rank receives in the exchange.
+        Rows are ascending positions among all rows that this rank sends, or receives.
         """
         if self._transport.size == 1:
             return rows
@@ -210,10 +170,7 @@ class RowBits:
 
 
 def _word_messages(exchange: Exchange) -> Exchange:
-    """Return the exchange that sends one bit for each row of `exchange`, in words of 32 bits.
-
-    The last word of a message may have fewer bits.
-    """
+    """Return the exchange of 32-bit words that have one bit for each row of `exchange`."""
     return Exchange(
         *(
             Side.of_rank(side.peer, offsets(-(-np.diff(side.row_ptr) // 32)))
@@ -224,11 +181,7 @@ def _word_messages(exchange: Exchange) -> Exchange:
 
 @njit(cache=True, nogil=True)
 def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
-    """Return the words in which bits of `rows` are set; all other words are 0.
-
-    Returns:
-        int64[m], int32[m]: The positions of the words, and their values.
-    """
+    """Set the bits of `rows`; return the words that are not 0: positions and values, both [m]."""
     places = np.empty(len(rows), dtype=np.int64)
     words = np.empty(len(rows), dtype=np.int32)
     size, message = 0, 0
@@ -246,11 +199,9 @@ def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _unpacked(places: Any, words: Any, row_ptr: Any, word_ptr: Any) -> Any:
-    """Return the rows whose bits are set: int64[m]. This is the inverse of `_packed`.
+    """Return the rows whose bits are set, int64[m]; the inverse of `_packed`.
 
-    Parameters:
-        places, words: Positions and values of the 32-bit words that are not 0.
-        row_ptr, word_ptr: Offsets of the rows of each message, and of the words of each message.
+    `row_ptr` and `word_ptr` are offsets of the rows, and of the words, of each message.
     """
     found = np.empty(32 * len(places), dtype=np.int64)
     size, message = 0, 0

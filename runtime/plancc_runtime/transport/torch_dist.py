@@ -1,16 +1,12 @@
 """The transport over torch.distributed: gloo for host memory, NCCL for CUDA tensors.
 
-Importing this module imports torch, but does not start torch.distributed.
-
 NCCL matches messages only by their order, and runs a batch of messages, an *NCCL group*, at once.
-So all ranks launch the messages of a round in the same order: by the distance (receiver - sender)
-modulo the number of ranks. The messages are divided into NCCL groups at the same distances on all
-ranks, so that a message is in the same group at both ends.
+So all ranks launch the messages of a round by the distance (receiver - sender) modulo the number of
+ranks, and cut NCCL groups at the same distances.
 
-Groups of ranks (`Transport.subgroup`) use the library's collectives for broadcasts and reductions.
-All other operations consist of messages, because gloo's collectives need pieces of one size. On a
-device, operations of groups are queued in one stream in the order of the calls, because several
-communicators of NCCL must not run at once.
+Groups of ranks (`Transport.subgroup`) use the library's collectives only for broadcasts and
+reductions, because gloo's other collectives need pieces of one size. On a device, one stream has
+all operations of groups, because several communicators of NCCL must not run at once.
 """
 
 from __future__ import annotations
@@ -56,8 +52,7 @@ TAGS = 16  # most pieces between the same two ranks in one NCCL group
 def best_backend(ranks_here: int | None = None) -> str:
     """Return "nccl" if every rank of this machine has a separate CUDA device, else "gloo".
 
-    NCCL does not allow two ranks on one device. `ranks_here`: number of ranks on this machine;
-    None if unknown.
+    NCCL does not allow two ranks on one device.
     """
     there = torch.cuda.is_available() and dist.is_nccl_available()
     return "nccl" if there and (ranks_here or 1) <= torch.cuda.device_count() else "gloo"
@@ -79,17 +74,9 @@ def join(
     timeout: float | None = TIMEOUT,
     ranks_here: int | None = None,
 ) -> None:
-    """Start torch.distributed. Collective.
+    """Start torch.distributed with backend "gloo" or "nccl". Collective.
 
-    Parameters:
-        backend: "gloo" or "nccl".
-        meeting: Number of this rank, number of ranks, and address where the ranks find rank 0.
-        local_rank: This rank's index on its machine, from 0; with NCCL, also its device's index.
-        timeout: See `TorchTransport`.
-        ranks_here: Number of ranks on this machine; None if unknown.
-
-    Raises:
-        BackendUnavailable: If the ranks cannot connect, or if the backend is not available.
+    With NCCL, `local_rank` is also the index of the rank's device.
     """
     if backend == "nccl" and best_backend() != "nccl":
         raise BackendUnavailable("transport nccl needs a CUDA device and a torch built with NCCL")
@@ -121,9 +108,7 @@ def join(
 class TorchTransport(Transport):
     """The transport over torch.distributed, which must be running. The constructor is collective.
 
-    Parameters:
-        backend: "gloo" or "nccl". With "nccl", NCCL sends CUDA tensors, and gloo all other buffers.
-        timeout: Longest wait in seconds; None or 0 for no limit.
+    With backend "nccl", NCCL sends CUDA tensors, and gloo all other buffers.
     """
 
     def __init__(self, backend: str = "gloo", timeout: float | None = TIMEOUT) -> None:
@@ -206,12 +191,9 @@ class TorchTransport(Transport):
 
     @contextmanager
     def waiting(self, what: Callable[[], str]) -> Iterator[None]:
-        """Context manager for statements that wait for other ranks.
+        """Return a context manager for a wait; ``what()`` says what the rank waits for.
 
-        ``what()`` returns a phrase that says what the rank waits for.
-
-        Raises:
-            TransportError: If the connection breaks.
+        Raises TransportError if the connection breaks.
         """
         try:
             with self._watchdog(what):
@@ -223,13 +205,9 @@ class TorchTransport(Transport):
 
     @contextmanager
     def queued(self) -> Iterator[Callable[[], None]]:
-        """Context manager for statements that queue work on the device, in a separate stream.
+        """Queue work of the statements in a separate stream, after all work queued before.
 
-        This work begins after all work that was queued before the statements.
-
-        Yields:
-            A function to call after the context. All work that is queued after the call waits for
-            the work of the statements.
+        Yields a function: work that is queued after its call waits for the statements' work.
         """
         if self._stream is None:
             self._stream = torch.cuda.Stream()
@@ -247,10 +225,7 @@ class TorchTransport(Transport):
 
 
 class _HostChannel(Channel):
-    """A channel over gloo.
-
-    Sends do not wait for each other. The rank waits for the receives in the order of the buffers.
-    """
+    """A channel over gloo; the rank waits for its receives in the order of the buffers."""
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
@@ -302,10 +277,7 @@ class _HostChannel(Channel):
 
 
 class _DeviceChannel(Channel):
-    """A channel over NCCL. The last send launches all messages, in a few NCCL groups.
-
-    Only the device waits for messages; the rank's own code continues.
-    """
+    """A channel over NCCL: the last send launches all messages, and only the device waits."""
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
@@ -453,10 +425,10 @@ def _holding(buffers: Any, wait: Callable[[], None]) -> Pending:
 def nccl_groups(
     rank: int, size: int, sends: Sequence[MessagePiece], receives: Sequence[MessagePiece]
 ) -> list[list[tuple[bool, MessagePiece]]]:
-    """Divide the messages of a round into NCCL groups (see the module's docstring).
+    """Divide the messages of a round into NCCL groups (see the module). Not collective.
 
-    Return a list of groups, each a list of messages. A message is a pair: whether this rank sends
-    it, and its piece. A group has at most 2 * `DISTANCES` * `TAGS` messages. Not collective.
+    A message is a pair: whether this rank sends, and its piece. A group has at most 2 * `DISTANCES`
+    * `TAGS` messages.
     """
 
     def distance(outgoing: bool, piece: MessagePiece) -> int:
@@ -477,10 +449,7 @@ def _tensors(buffers: Addressed) -> Addressed:
 
 
 def _later(timeout: float | None) -> float | None:
-    """Return the timeout to give to torch.distributed if a rank waits at most `timeout` seconds.
-
-    It is longer, so that the watchdog ends the rank first: the watchdog's message says more.
-    """
+    """Return a longer timeout, for torch.distributed: the watchdog, which says more, ends first."""
     return timeout + 10 * GRACE if timeout else None
 
 

@@ -1,13 +1,10 @@
-"""Conversion of small values to bytes, and back, for messages between ranks.
-
-The bytes have a fixed layout, and reading them executes no code:
+"""Conversion of small values to bytes, and back; reading the bytes executes no code.
 
     8 bytes   length of the header, little-endian
     header    JSON: {"value": a tree of plain values, "arrays": [[dtype, shape], ...]}
     the rest  the bytes of the arrays, in C order, one after the other
 
-In the tree, a tuple is {"tuple": [...]}, a dictionary is {"dict": {...}}, and an array is
-{"array": k}, where k is the position of its dtype and shape in "arrays".
+In the tree, a tuple is {"tuple": [...]}, a dict is {"dict": {...}}, and array k is {"array": k}.
 """
 
 from __future__ import annotations
@@ -24,14 +21,9 @@ KINDS = "biufc"
 
 
 def packed(value: Any) -> bytes:
-    """Return the value as bytes.
+    """Return None, a number, a string, an array, or a list, tuple or dict of these as bytes.
 
-    Parameters:
-        value: None, a bool, int, float or str, an array of numbers, or a list, tuple or dict of
-            these. The keys of a dict must be strings.
-
-    Raises:
-        TypeError: If the value is of another type.
+    The keys of a dict must be strings. Raises TypeError for other types.
     """
     arrays: list[np.ndarray] = []
 

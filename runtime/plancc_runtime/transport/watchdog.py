@@ -1,7 +1,6 @@
 """A watchdog that ends this process when one of its waits lasts too long.
 
-Waits in MPI, gloo and NCCL are native calls that cannot be interrupted. So a separate thread checks
-the deadline. A wait costs little, because it only sets a few variables for that thread.
+Waits in MPI, gloo and NCCL cannot be interrupted, so a separate thread checks the deadline.
 """
 
 from __future__ import annotations
@@ -31,11 +30,7 @@ def _stop_all() -> None:
 
 
 class Waiter(Protocol):
-    """What a watchdog must know of a rank.
-
-    A transport has these attributes. Before the transport is made, another object can take its
-    place.
-    """
+    """What a watchdog reads from a rank's transport, or from a substitute before it is made."""
 
     rank: int
     timeout: float
@@ -43,12 +38,9 @@ class Waiter(Protocol):
 
 
 class Watchdog:
-    """Watches the waits of one rank: ``with watchdog(what): wait()``.
+    """Watches the waits of one rank, which must not be nested: ``with watchdog(what): wait()``.
 
-    ``what()`` returns a phrase that says what the rank waits for. When the wait has lasted
-    `Waiter.timeout` seconds, the rank prints a sentence with this phrase (`Waiter.say`). A moment
-    later the process ends with status 1, and the launcher ends the other ranks. Waits must not be
-    nested.
+    After `Waiter.timeout` seconds the rank prints ``what()``, and the process ends with status 1.
     """
 
     def __init__(self, waiter: Waiter) -> None:
@@ -73,13 +65,9 @@ class Watchdog:
         self._what = str  # so that this watchdog keeps no exchange alive
 
     def later(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
-        """Watch work in a device's queue, for which the rank does not wait.
+        """Watch work in a device's queue until ``done()``; ``what()`` says what it waits for.
 
         Only the oldest unfinished work is watched, because later work cannot end earlier.
-
-        Parameters:
-            done: Function that returns whether the work is done.
-            what: Function that returns a phrase that says what the work waits for.
         """
         if self._device is None or self._device[0]():
             self._device = done, what, time.monotonic() + self._waiter.timeout
