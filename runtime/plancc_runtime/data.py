@@ -115,7 +115,8 @@ class LocalData:
                 count them.
             seeds: Seed vertices that the task drew, if it draws any; then `size` is ignored.
         """
-        chosen = np.flatnonzero(targets & self._training[rows])
+        chosen = np.flatnonzero(targets)
+        chosen = chosen[self._training[rows[chosen]]]
         device = self.labels.device
         labels = self.labels.index_select(0, torch.from_numpy(rows).to(device))
         where = torch.from_numpy(chosen).to(device)
