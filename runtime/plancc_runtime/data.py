@@ -97,7 +97,8 @@ class LocalData:
         The only split is "train": training vertices among the local `rows` that `targets`, bool[m],
         marks. `size` is their number on all ranks; None: the ranks count, unless there are `seeds`.
         """
-        chosen = np.flatnonzero(targets & self._training[rows])
+        chosen = np.flatnonzero(targets)
+        chosen = chosen[self._training[rows[chosen]]]
         device = self.labels.device
         labels = self.labels.index_select(0, torch.from_numpy(rows).to(device))
         where = torch.from_numpy(chosen).to(device)

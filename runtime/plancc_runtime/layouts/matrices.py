@@ -133,10 +133,13 @@ def matrix_of(block: Block) -> csr_matrix:
 
 def blocks_of(block: Block, resources: Resources) -> Blocks:
     """Return the pieces of the block of a row plan or an edge plan, laid out for local products."""
-    own, halo = _split_columns(block, 0, block.num_outputs)
+    alone = not block.num_halo and block.fold is None  # a rank alone makes many mini-batches
+    own, halo = (matrix_of(block), None) if alone else _split_columns(block, 0, block.num_outputs)
     matrix, row_ptr = resources.lay_out(own), block.expand.receive.row_ptr
     turned = TransposedPiece(own, matrix, resources)
     found: Blocks = {("own", False): [BlockPiece(matrix)], ("own", True): [turned]}
+    if halo is None:
+        return found | {("halo", False): [], ("halo", True): []}
     if block.fold is None:
         return found | halo_blocks("halo", halo, row_ptr, resources)
     there, back = halo_pieces(range(len(row_ptr) - 1), ALL, halo, resources)
