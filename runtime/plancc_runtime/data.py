@@ -97,15 +97,13 @@ class LocalData:
         The only split is "train": training vertices among the local `rows` that `targets`, bool[m],
         marks. `size` is their number on all ranks; None: the ranks count, unless there are `seeds`.
         """
-        chosen = np.flatnonzero(targets)
-        chosen = chosen[self._training[rows[chosen]]]
-        device = self.labels.device
+        chosen, device = np.flatnonzero(targets), self.labels.device
         labels = self.labels.index_select(0, torch.from_numpy(rows).to(device))
-        where = torch.from_numpy(chosen).to(device)
+        where = torch.from_numpy(chosen[self._training[rows[chosen]]]).to(device)
         if seeds is not None:
             size = seeds.size
         elif size is None:
-            found = np.array([len(chosen)], np.int64)
+            found = np.array([len(where)], np.int64)
             transport.allreduce_sum(found)
             size = int(found[0])
         totals: Mapping[str, float] = {"train": max(size if seeds is None else seeds.total, 1)}

@@ -99,9 +99,8 @@ def blocks_of(width: int, *tensors: Tensor, most: int = AT_ONCE) -> Iterator[tup
 
     A GPU gets only one block, of all rows.
     """
-    whole = tensors[0].device.type != "cpu"
-    step = max(1, tensors[0].shape[0] if whole else most // max(1, width))
-    if tensors[0].shape[0] <= step:
+    step = max(1, most // max(1, width))
+    if tensors[0].device.type != "cpu" or len(tensors[0]) <= step:
         return iter([tensors])
     return zip(*(each.split(step) for each in tensors), strict=True)
 

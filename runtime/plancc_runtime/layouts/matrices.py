@@ -133,7 +133,7 @@ def matrix_of(block: Block) -> csr_matrix:
 
 def blocks_of(block: Block, resources: Resources) -> Blocks:
     """Return the pieces of the block of a row plan or an edge plan, laid out for local products."""
-    alone = not block.num_halo and block.fold is None  # a rank alone makes many mini-batches
+    alone = not block.num_halo and block.fold is None
     own, halo = (matrix_of(block), None) if alone else _split_columns(block, 0, block.num_outputs)
     matrix, row_ptr = resources.lay_out(own), block.expand.receive.row_ptr
     turned = TransposedPiece(own, matrix, resources)
@@ -157,12 +157,8 @@ def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_
     csr_matrix[rows, own columns] and, transposed, csr_matrix[halo rows, rows].
     """
     row_ptr, (n, num_halo) = block.row_ptr[first : end + 1], (block.num_inputs, block.num_halo)
-    if num_halo:
-        place = np.arange(num_halo, dtype=np.int32)
-        own, halo = _columns_apart(row_ptr, block.column, block.value, n, place, num_halo)
-    else:
-        value, column = (each[row_ptr[0] : row_ptr[-1]] for each in (block.value, block.column))
-        own, halo = (value, column, row_ptr - row_ptr[0]), (value[:0], column[:0], [0])
+    place = np.arange(num_halo, dtype=np.int32)
+    own, halo = _columns_apart(row_ptr, block.column, block.value, n, place, num_halo)
     return csr_matrix(own, (end - first, n)), csr_matrix(halo, (num_halo, end - first))
 
 
