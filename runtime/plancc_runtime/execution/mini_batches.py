@@ -169,7 +169,7 @@ class MiniBatches(FullBatch):
         self._fetching: UnderWay | None = None  # the batch before `_drawing`
         self._thread: ThreadPoolExecutor | None = None
         self._threads = torch.get_num_threads()  # torch's threads in a step
-        self._drawn = Future[BatchShare]()  # what the thread has drawn last, or draws
+        self._second = openmp.SecondThread()  # the same thread, which helps steps
         self._ahead = resources.overlap and self._transport.size > 1
         # Seconds of steps whose batches were made between steps, and beside steps.
         self._tried: tuple[list[float], list[float]] | None = None
@@ -387,11 +387,19 @@ class MiniBatches(FullBatch):
         if drawing is None or drawing.number != number:
             rounds, phase = self._made(number, features), "mask"
             if self._thread is not None:
-                self._drawn = self._thread.submit(finished, rounds)
-                rounds, phase = _result(self._drawn), "draw"
+                self._second.is_idle = False
+                rounds, phase = _result(self._thread.submit(self._draw_and_help, rounds)), "draw"
             timed = partial(self._clock, phase)
             drawing = UnderWay(number, rounds, self._transport.traffic, timed)
         return drawing
+
+    def _draw_and_help(self, rounds: Rounds[BatchShare]) -> BatchShare:
+        """Draw a mini-batch in the thread; then help with the compiled call that runs now."""
+        try:
+            return finished(rounds)
+        finally:
+            self._second.is_idle = True
+            self._second.help()
 
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
         """Draw mini-batch `number`, and make the graph of each of its blocks.
@@ -429,7 +437,8 @@ class MiniBatches(FullBatch):
         counts = np.zeros((self.steps_per_epoch, len(fields) + 1), np.int64)
         before = torch.get_num_threads()
         torch.set_num_threads(self._threads)
-        openmp.spare.is_free = lambda: self._drawn.done()
+        if self._thread is not None:
+            openmp.of_step.second = self._second
         try:
             for k in range(self.steps_per_epoch):
                 begin, of_run = perf_counter(), number * self.steps_per_epoch + k
@@ -439,7 +448,7 @@ class MiniBatches(FullBatch):
                     self._try(self._tried, of_run, perf_counter() - begin)
         finally:
             torch.set_num_threads(before)
-            del openmp.spare.is_free
+            openmp.of_step.second = None
         self._transport.allreduce_sum(counts)
         targets = sum(step.targets for step in steps)
         mean = sum(step.loss * step.targets for step in steps) / max(targets, 1)
