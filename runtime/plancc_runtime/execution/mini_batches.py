@@ -170,6 +170,8 @@ class MiniBatches(FullBatch):
         self._thread: ThreadPoolExecutor | None = None
         self._threads = torch.get_num_threads()  # torch's threads in a step
         self._second = openmp.SecondThread()  # the same thread, which helps steps
+        self._drawn: dict[int, Future[BatchShare]] = {}  # what the thread draws or has drawn
+        self._following: Callable[[], None] = int  # submits the next draw to the thread
         self._ahead = resources.overlap and self._transport.size > 1
         # Seconds of steps whose batches were made between steps, and beside steps.
         self._tried: tuple[list[float], list[float]] | None = None
@@ -345,6 +347,13 @@ class MiniBatches(FullBatch):
 
         Collective.
         """
+        if self._thread is not None:
+            self._drawn = {k: v for k, v in self._drawn.items() if k >= number}
+            for later in (number, number + 1):
+                self._submit(later, features)
+            self._following = partial(self._submit, number + 2, features)
+            with self._clock("draw"):
+                return self._drawn.pop(number).result()
         fetching, self._fetching = self._fetch(number, features), None
         share = replace(fetching.end(), words_fetched=fetching.words)
         if self._ahead:  # the messages of a batch must be sent in the epoch of the batch
@@ -362,9 +371,11 @@ class MiniBatches(FullBatch):
     def _entered(self, entered: Callable[[str], object], stage: str) -> None:
         """Call ``entered(stage)``, then run a round of messages for each share. Collective."""
         entered(stage)
+        if stage.endswith("back"):
+            self._following()
         if self._fetching is not None:
             self._fetching.go_on()
-        if self._drawing is not None and self._thread is None:
+        if self._drawing is not None:
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
@@ -385,16 +396,21 @@ class MiniBatches(FullBatch):
         """
         drawing = self._drawing
         if drawing is None or drawing.number != number:
-            rounds, phase = self._made(number, features), "mask"
-            if self._thread is not None:
-                self._second.is_idle = False
-                rounds, phase = _result(self._thread.submit(self._draw_and_help, rounds)), "draw"
-            timed = partial(self._clock, phase)
+            timed, rounds = partial(self._clock, "mask"), self._made(number, features)
             drawing = UnderWay(number, rounds, self._transport.traffic, timed)
         return drawing
 
+    def _submit(self, number: int, features: Tensor) -> None:
+        """Let the thread draw mini-batch `number`, unless it is submitted or not of this run."""
+        if number not in self._drawn and number < self.steps_per_epoch * self._options.epochs:
+            assert self._thread is not None
+            self._second.is_idle = False
+            rounds = self._made(number, features)
+            self._drawn[number] = self._thread.submit(self._draw_and_help, rounds)
+
     def _draw_and_help(self, rounds: Rounds[BatchShare]) -> BatchShare:
         """Draw a mini-batch in the thread; then help with the compiled call that runs now."""
+        self._second.is_idle = False
         try:
             return finished(rounds)
         finally:
@@ -502,11 +518,6 @@ class MiniBatches(FullBatch):
         """
         under_way = [each.words for each in (self._drawing, self._fetching) if each is not None]
         return self._transport.traffic.words_sent - sum(under_way)
-
-
-def _result(future: Future[BatchShare]) -> Rounds[BatchShare]:
-    yield
-    return future.result()
 
 
 def rows_of(x: Tensor, rows: Int64Array) -> Tensor:
