@@ -371,7 +371,7 @@ class MiniBatches(FullBatch):
     def _entered(self, entered: Callable[[str], object], stage: str) -> None:
         """Call ``entered(stage)``, then run a round of messages for each share. Collective."""
         entered(stage)
-        if stage.endswith("back"):
+        if stage == f"layer {self._options.layers} forward":
             self._following()
         if self._fetching is not None:
             self._fetching.go_on()
