@@ -531,7 +531,10 @@ def check_plan_output(output: str, *inputs: str | None) -> None:
 
 
 def check_writable_format(output: str, *others: str) -> None:
-    """Raise InputError if graphs cannot be written with this extension; it also names `others`."""
+    """Raise InputError if graphs cannot be written with this extension.
+
+    The message lists the extensions that are allowed, and `others`.
+    """
     known: list[str] = []
     for name in FORMATS:
         format = FORMATS[name]

@@ -146,7 +146,8 @@ def show(result: Prediction, basis: Basis, bound: float, per_rank: bool, **words
 def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[float, ...], int]:
     """Return the shares of training, validation and test vertices, and the seed that draws them.
 
-    Raises InputError unless the pass `DEAD_ROWS` is on: no other pass depends on these shares.
+    Raises InputError if `live` is false (the pass `DEAD_ROWS` is off), as no other pass depends on
+    the shares.
     """
     from plancc_runtime.options import TrainOptions
 

@@ -22,7 +22,7 @@ class Kept:
     Attributes:
         path: The file; it need not exist, but its folder must.
         sources: String written with every result; results with another string are ignored.
-        any_sources: Whether results count with any string; of a step, the last result counts.
+        any_sources: Whether results with any string are used: for every step, the last result.
     """
 
     path: Path

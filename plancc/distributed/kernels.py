@@ -280,7 +280,10 @@ def move_rows(
 
 @njit(cache=True, nogil=True)
 def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
-    """Copy rows `position`, one after another in `numbers`, to ``row_ptr[r]`` in `out`."""
+    """Copy CSR rows from `numbers` to `out`, where row r begins at ``row_ptr[r]``.
+
+    `numbers` has the rows in `position` one after another.
+    """
     at = 0
     for r in position:
         for k in range(row_ptr[r], row_ptr[r + 1]):

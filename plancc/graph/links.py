@@ -260,8 +260,8 @@ def _doubtful(
 ) -> Iterator[tuple[Mask, str]]:
     """Yield masks of doubtful pairs, each with a sentence that says why.
 
-    `known` are keys of the graph's edges; the edges of `labelled` links (RandomLinkSplit) were
-    removed. An array with links in its rows instead of its columns is an InputError.
+    `known` are keys of the graph's edges. If `labelled` (links of RandomLinkSplit), training links
+    need not be edges. An array with links in its rows instead of its columns is an InputError.
     """
     keys = {split: np.sort(link_keys(links.pairs[split], graph)) for split in SPLITS}
     train, val, test = keys.values()
@@ -469,7 +469,7 @@ def with_times(
     """Return the graph and the times of its edges.
 
     `given` has the order of the source's edges, or is the path of a table (.npy, .csv, .csv.gz). If
-    `given` is `OF_VALUES`, the returned graph has no values.
+    `given` is `OF_VALUES`, the times are the edges' values, and the returned graph has no values.
     """
     check_no_types(graph)
     where = f"{graph.source.name}: `link_times`"

@@ -26,8 +26,8 @@ class Bounds(NamedTuple):
         target ([num_parts, c]): Weight up to which a part has no penalty.
         price ([num_parts, c]): Factor of the penalty ``price / 2 * (weight - target)**2``.
         cap ([num_parts, c]): No move may increase a part's weight above this number.
-        scale ([num_parts]): Mean capacity / the part's capacity, a factor before weights are
-            compared.
+        scale ([num_parts]): Mean capacity / the part's capacity. Weights are multiplied by it
+            before they are compared.
     """
 
     target: Any

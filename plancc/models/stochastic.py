@@ -176,8 +176,8 @@ class StochasticModel(Model):
     def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
         """Return how many mini-batches to sample: `batches`, if it is a number.
 
-        For "auto", the mini-batches have about `hoeffding_nets` nets together, but are at most
-        `MAX_BATCHES`.
+        For "auto", there are so many mini-batches that they have about `hoeffding_nets` nets
+        together, but at most `MAX_BATCHES`.
         """
         if self.batches != AUTO:
             return int(self.batches)

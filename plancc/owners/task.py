@@ -80,8 +80,8 @@ class Task:
     def searches(self) -> bool:
         """Whether plancc searches for owners; it then chooses partitioners and refinements itself.
 
-        A named partitioner replaces the search. If no other model has this model's default
-        objective, such as the edge cut of gp, only options ask for a search. Without such options,
+        A named partitioner replaces the search. If no other model has the objective, such as the
+        edge cut of gp, plancc searches only if the user gives options of the search. Without these,
         METIS finds the owners, as in the paper.
         """
         model, options = self.model, self.options
@@ -174,8 +174,8 @@ class Ownership:
         about_run, about_owners: Notes for the user about the run, and about the owners.
         balance: Balance of the parts; None if it is the balance that was asked for.
         limits: Limits of the parts; None if they are not known.
-        others: Other owners, at least as balanced: perhaps quicker after renumbering, or with
-            node-aware exchange.
+        others: Other owners, at least as balanced. After renumbering, or with a node-aware
+            exchange, their epochs may be quicker.
         grid, topology: The process grid, or the topology, that model auto chose; None without.
     """
 

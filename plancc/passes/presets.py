@@ -44,8 +44,8 @@ class Coarsening:
 class Trading:
     """Tuned parameters for exchanging vertices between parts above their limit and parts with room.
 
-    Without exchanges, the loss of volume with 64 parts is 1.010, and a part with two tight limits
-    often exceeds one.
+    Without exchanges, the volume with 64 parts is 1.010 times as large, and a part that has two
+    tight limits often exceeds one of them.
     """
 
     # For every round: least share of a part's overload that an exchange must remove, and parts with

@@ -172,8 +172,8 @@ class Grid:
     def chunk(self, part: int) -> int:
         """Return the process column that needs the rows of H of this part, in a "1.5d" grid.
 
-        As in Tripathy et al. 2020, Equation 3, but left-over parts are spread over all columns, so
-        that none waits for the last column.
+        As in Tripathy et al. 2020, Equation 3. If the number of parts is no multiple of the number
+        of columns, the extra parts are spread over all columns; in the paper, the last has them.
         """
         return part * self.columns // self.rows
 

@@ -47,7 +47,7 @@ class PartRoute:
 
 @dataclass(frozen=True, eq=False)
 class Routed(Exchange):
-    """A rank's exchange that sends rows in hops; its method `keep` drops the hops.
+    """A rank's exchange that sends rows in hops; its method `keep` returns one without hops.
 
     Attributes:
         from_owners: Whether owners send the rows; a fold runs the hops in reverse order.

@@ -62,7 +62,9 @@ class DataWidths:
 
     @classmethod
     def _over_types(cls, found: Sequence[DataWidths]) -> DataWidths:
-        """Return the widths of several types: most features; classes if only one has labels."""
+        """Return the widths over types: the most features, and the classes of the only type with
+        labels (None if several types have labels, or none).
+        """
         labelled = [each for each in found if each.classes is not None]
         one = labelled[0] if len(labelled) == 1 else cls()
         features = max((each.features or 0 for each in found), default=0)

@@ -157,7 +157,8 @@ class EpochTimes:
     def of(cls, basis: Basis, tables: Tables, random: float | None = None) -> EpochTimes:
         """Return the predicted epoch times of a plan; `random` has a random partition's seconds.
 
-        Raises InputError if a machine or widths from the user do not fit; else `why` says so.
+        If the machine or the widths do not fit, `why` says so; if the user gave one of them,
+        InputError is raised.
         """
         sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
         try:

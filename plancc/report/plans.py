@@ -103,7 +103,10 @@ class Report:
         return Spending(search_seconds(self.provenance), self.epoch.seconds)
 
     def pays_over(self, other: Report | None = None) -> Payoff:
-        """Return how many shorter epochs repay the search; by default against random owners."""
+        """Return after how many epochs this plan's shorter epochs make up for its longer search.
+
+        The plan is compared with `other`; None: with random owners.
+        """
         random = Spending(0.0, self.epoch.random)
         return self.spending.pays_over(random if other is None else other.spending)
 
@@ -283,7 +286,7 @@ class _Source:
         return traffic_of(read_tables(self.file.path, blocks=False))
 
     def random(self, counted: bool) -> Metrics:
-        """Return the figures of a random partition, counted if `counted` or if not recorded."""
+        """Return the figures of a random partition; count anew if `counted` or none is recorded."""
         recorded = None if self.merged or counted else self.file.metrics("random_")
         return recorded or summarize(self.random_parts)
 

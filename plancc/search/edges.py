@@ -252,7 +252,7 @@ class EdgeJob(RefiningJob):
         return EFFORTS[: EFFORTS.index(self.effort)]
 
     def _end_of(self, effort: str, best: Member) -> None:
-        """Move single nonzeros of `best`, once per lower effort, and keep the result in `below`."""
+        """Set ``below[effort]``, if not set yet, to `best` improved by moves of single nonzeros."""
         if effort not in self.below:
             rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort
             self.below[effort] = self.refine(best.owners, "volume", self.options.seed, rounds)

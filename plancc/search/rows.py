@@ -295,7 +295,8 @@ class RowJob(RefiningJob):
         Partitioners run with one thread, so that the same seed gives the same owners.
 
         Parameters:
-            adapter: The partitioner; None: the best installed, which `base` then always gets.
+            adapter: The partitioner; None: the best installed one. All later calls with None for
+                the problem `base` use the same one.
             seeds: Seeds of the runs; results after the first are kept in `ready`.
             share: Share of the remaining time that the partitioner may use; None: all.
             needed: Whether a failure causes a warning.

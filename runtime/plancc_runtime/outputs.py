@@ -53,7 +53,7 @@ class Outputs:
 
         Parameters:
             embeddings: Layer, counted from 1, whose outputs are written too.
-            known: Columns as in `predictions.known_of`; by default the task's.
+            known: Columns as in `predictions.known_of`. None: the columns that the task knows.
             wanted (int64[m], optional): The vertices of split "train", in the order to write.
         """
         kept = {} if embeddings is None else {embeddings: torch.empty(0)}

@@ -170,7 +170,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Setup:
-    """Cost of the set-up before the first epoch; `seconds` of the slowest rank, else sums."""
+    """Cost of the set-up before the first epoch: seconds of the slowest rank; sums over ranks."""
 
     seconds: float
     words_sent: int
@@ -190,7 +190,8 @@ class RunOutline:
         target: Kind of targets: "class", "classes" or "numbers" (`plancc_runtime.targets`).
         metrics: Names of the printed metrics; the table of epochs shows the first.
         sampler: Sampler of mini-batches, with its options; empty for full batch.
-        drawn_by: "owners" or "everywhere", perhaps with the reason; empty for full batch.
+        drawn_by: Who draws mini-batches: "owners" or "everywhere", perhaps with the reason; empty
+            for full batch.
         steps_per_epoch: Number of steps of an epoch; 0 for full batch.
         pipelining: The pipeline of a feature plan; None if the run has none.
         exchange: How rows are exchanged: "flat", "nodes" or "relays" (`plancc_runtime.nodes`).
@@ -240,7 +241,8 @@ class TrainResult(RunOutline):
         best_epoch: Epochs until the final weights were reached; None without early stopping.
         weights: Every parameter and buffer of the network, by its name.
         network: Description of the network (`plancc_runtime.saved.Description`), ready for JSON.
-        drawing: "beside steps: ..." or "between steps: ..."; empty if the run did not try both.
+        drawing: Whether mini-batches were drawn "beside steps" or "between steps", with the times
+            of both; empty if the run did not try both.
         predicted: Vertices predicted in every class; empty for real numbers, None if not asked.
     """
 

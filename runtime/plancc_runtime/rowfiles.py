@@ -81,7 +81,10 @@ class RowFile(ABC):
 
     @property
     def passes(self) -> Sequence[Sequence[str]]:
-        """Return the names of the arrays to write in each pass over all rows; .npz: one a pass."""
+        """Return the names of the arrays to write in each pass over all rows.
+
+        A pass writes all arrays or, for an .npz file, one array.
+        """
         return [list(self._columns)]
 
     def write(self, block: Arrays) -> None:

@@ -344,7 +344,7 @@ class _Round:
     """A round of messages, or a collective, of one rank.
 
     A *piece* is one message of the round or one step of the collective. `open` is the number of
-    unfinished pieces, and `missing` their number for every receive.
+    unfinished pieces. `missing` has, for every receive, the number of messages yet to arrive.
     """
 
     rank: _Rank

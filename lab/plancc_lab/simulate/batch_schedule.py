@@ -66,7 +66,7 @@ class Bits:
     def of_walks(self, sampler: WalkSampler, key: np.uint64, visited: Int32Array) -> list[Pairs]:
         """Return the numbers of words that random walks send, one entry per round of messages.
 
-        A walk that crosses to another rank costs two words, a message one more
+        A walk that crosses to another rank costs two words, and every message costs one word more
         (`plancc_runtime.layouts.draws.WalkDraws`). In the end, bits tell which visited rows other
         ranks use.
         """

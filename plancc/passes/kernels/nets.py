@@ -84,8 +84,8 @@ def with_transpose(nets: Nets) -> Nets:
 def transpose(net_ptr: Any, pins: Any, size: Any, n: int) -> Any:
     """Transpose a CSR pattern: given the pins of every net, compute the nets of every vertex.
 
-    Returns offsets, int64[n + 1], nets, ascending, int32[num_pins], and `size` (any values of the
-    pins, or empty) in their order.
+    Returns offsets, int64[n + 1]; the nets of every vertex, ascending, int32[num_pins]; and `size`
+    (one value per pin, or empty) in the order of these nets.
     """
     ptr = np.zeros(n + 1, dtype=np.int64)
     for pin in pins:

@@ -225,7 +225,7 @@ def _choose(  # type: ignore[no-untyped-def]
 ):
     """Choose the best part for v, -1 to stay; also return rows saved, and gains computed.
 
-    `found` is the result of `_score` for v, with num not 0; the scores are reset to 0.
+    `found` is the result of `_score` for v, which must have a cut net; `score` is reset to 0.
     """
     num, base, everywhere = found
     here, num_parts = state.owner[v], len(score)

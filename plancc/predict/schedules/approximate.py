@@ -82,7 +82,8 @@ class Approximation:
 def sampled(tables: Tables, rate: float) -> Tables:
     """Return the tables of a row plan in an epoch that keeps each halo row with probability `rate`.
 
-    Rows of messages are drawn with a fixed seed; nonzeros in halo columns are multiplied by `rate`.
+    The numbers of sent rows are drawn with a fixed seed; the number of nonzeros in halo columns is
+    multiplied by `rate`.
     """
     drawn = np.random.default_rng(SEED).binomial(tables.expand.rows, rate)
     halo = tables.halo_nonzeros
@@ -118,7 +119,7 @@ class SampledScheduler(RowScheduler):
 class CloneScheduler(RowScheduler):
     """Scheduler of an edge plan in which every rank has a copy of each vertex of its nonzeros.
 
-    The tables must have `Tables.leaves`, and the approximation the fold "none" or "delayed".
+    The tables must have `Tables.leaves`; `fold` of the approximation must be "none" or "delayed".
     """
 
     def __init__(self, tables: Tables, approximation: Approximation, num_layers: int) -> None:

@@ -154,7 +154,10 @@ class Scheduler(ABC):
                 yield from (("multiply", work) for work in products)
 
     def linear(self, layer: int, step: Linear) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for x W, or backward for gradients of W and (not `of_weights`) x."""
+        """Yield (step, work) for x W. Backward, yield those for the gradients of W and x.
+
+        If `of_weights` of `step` is true, the gradient of x is left out.
+        """
         back = step.back
         for work in self.gathered(step.columns if back else step.inner):
             yield COLLECTIVES, work
@@ -241,7 +244,8 @@ def is_of_one(work: Work) -> bool:
 def _copied(messages: PointToPoint) -> Elementwise:
     """Return the owners' work of copying sent rows or, in reverse, of adding arriving sums.
 
-    Work at the other end of the messages counts only if rows are for a later epoch.
+    The work of adding or copying at the other end of the messages is included only if the rows are
+    for a later epoch.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

@@ -40,7 +40,8 @@ class LinkTables:
         negatives (int64[num_ranks]): Negatives among these.
         fixed: Messages with the rows of targets of links, the same in every epoch.
         drawn: Messages with the rows of targets of negatives.
-        home: Messages that say who owns a negative's target; a fixed rank per vertex knows this.
+        home: Messages that say who owns a negative's target. Every vertex has a fixed rank that
+            knows its owner, and sends it.
         decoder: Name of the decoder, see `LinkTask`.
     """
 

@@ -86,8 +86,8 @@ class LateFolds(FullBatch):
     def figures(self, network: Network) -> Figures:
         """Return the mean number of words per epoch, over a cycle in which every bin is sent once.
 
-        With `constant`, partial sums of features are not counted; other passes change nothing,
-        since no gradients of rows are sent.
+        With the pass `constant`, partial sums of features are not counted. Other passes change
+        nothing, since no gradients of rows are sent.
         """
         on = [name for name in self._passes if name == "constant"]
         return figures_of(network, on, self._training, self._training, self._transport)

@@ -155,7 +155,8 @@ def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
 def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
     """Return out[i, h] = sum of weight[e, h] x[j, h] over the nonzeros e of group i.
 
-    j is in ``side.index``. Shapes of weight (CSR order) and x: [nnz, h], [n, h, d].
+    The groups are the rows or the columns, and ``side.index`` has every j. Shapes of weight (CSR
+    order) and x: [nnz, h], [n, h, d].
     """
     out = x.new_empty(len(side), *x.shape[1:])
     if not side.native:

@@ -45,12 +45,13 @@ class Nonzeros:
 class Numbering:
     """Serial numbers of message rows, and of nonzeros in halo columns, for the draws of samples.
 
-    Assigned in the whole block, and kept when rows are dropped, so that draws do not change.
+    Numbers are assigned in the whole block, and kept when rows are dropped, so that draws do not
+    change.
 
     Attributes:
         received, sent (int32[num_halo], int32[sent rows]): Position of every row in its message.
-        uses: Nonzeros in every halo row's column, from 0 by row; None without boundary edge
-            sampling.
+        uses: For every halo row, the nonzeros in its column, counted from 0 in the order of their
+            rows; None without boundary edge sampling.
         uses_sent: For every sent row, the receiver's `uses`.
     """
 

@@ -131,7 +131,8 @@ class Clones:
 def clones_of(block: Block, transport: Transport) -> Clones:
     """Return the clones of a rank, from its block of an edge plan. Collective.
 
-    Owners send 4 bytes per halo row and folded row, and three float64 numbers per leaf.
+    Owners send 4 bytes per halo row and folded row, and three float64 numbers per leaf
+    (clone of another rank's vertex).
     """
     if block.edges is None:
         block = with_whole_rows(block, transport)
@@ -177,8 +178,9 @@ def clones_of(block: Block, transport: Transport) -> Clones:
 def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array, Int64Array]:
     """Return the exchange between roots (owners' rows) and leaves (copies), and this rank's leaves.
 
-    Vertex of every leaf, sorted by owner, then vertex, int32[leaves]; leaf of every halo row, then
-    of every folded row, int64[halo rows + folded rows]. Collective.
+    The leaves are two arrays: the vertex of every leaf, sorted by owner, then vertex,
+    int32[leaves]; and the index of the leaf of every halo row, then of every folded row,
+    int64[halo rows + folded rows]. Collective.
     """
     fold = block.fold
     assert fold is not None

@@ -78,7 +78,10 @@ class _Layer:
         self._skips = network.options.residual and self.is_hidden
 
     def across_fixed(self, fixed: Tensor, x: Tensor) -> Rows:
-        """Return the arguments of `after` for all rows of the first layer, from its fixed part."""
+        """Return the arguments of `after` for all rows of the first layer.
+
+        `fixed` is the layer's fixed part, which `Conv.fixed` computed before training.
+        """
         reads = self._network.convs[0].reads_input
         own = (self._graph.targets(x),) if reads or self._skips else ()
         given = (fixed, *own) if reads else (fixed,)

@@ -559,9 +559,10 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
 
 
 def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """Remove the marks of a layer's arguments; the output gets the first argument's mark.
+    """Remove the marks (`Mark`) of a layer's arguments; the output gets the first argument's mark.
 
-    For layers that handle each row independently, although by functions that mix rows.
+    For layers whose result for a row depends on this row only, although they call functions that
+    mix rows.
     """
     x = next(iter(all_in(inputs, Mark)), None)
     return plain(inputs), given, lambda out: out if x is None else alike(out, x)

@@ -129,9 +129,9 @@ class RowLists:
 
 
 class RowBits:
-    """Sends a subset of an exchange's rows as bits; may be used repeatedly.
+    """Tells receivers, by bits, which of an exchange's rows will be sent; may be used repeatedly.
 
-    A word of 32 bits, one for each row, is sent only if a bit is set. Summary words, which are
+    A word has the bits of 32 rows, and is sent only if a bit is set. Summary words, which are
     always sent, have one bit for each word: whether it is sent.
     """
 

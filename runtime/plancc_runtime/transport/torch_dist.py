@@ -449,7 +449,10 @@ def _tensors(buffers: Addressed) -> Addressed:
 
 
 def _later(timeout: float | None) -> float | None:
-    """Return a longer timeout, for torch.distributed: the watchdog, which says more, ends first."""
+    """Return a longer timeout for torch.distributed, so that plancc's watchdog ends the run first.
+
+    The watchdog's message says more.
+    """
     return timeout + 10 * GRACE if timeout else None
 
 
