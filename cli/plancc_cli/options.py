@@ -412,7 +412,7 @@ def convolution_of(model: str, choices: Mapping[str, Any], has_types: bool = Fal
     """Return the convolution of a model of `plancc-run`, with the options in `choices`.
 
     torch is imported only for several vertex types, and for convolutions of other packages. Raises
-    InputError for the user's own class, whose words are unknown.
+    InputError for a class of the user, as the words that it sends cannot be predicted.
     """
     from plancc.plan.convolutions import CONVOLUTIONS, Convolution
     from plancc_runtime.nn import is_own, model_of

@@ -92,7 +92,8 @@ def _usual_ends(
 ) -> list[str]:
     """Return the names of the columns of u and v; an empty list if no rule finds them.
 
-    They have a usual pair of names, or follow a first column of edge numbers or times.
+    Rules: two columns have a usual pair of names; or the first column has edge numbers or times,
+    and two columns follow, besides weights.
     """
     lower = [name.lower() for name in names]
     usual = (pair for pair in _PAIRS if all(lower.count(name) == 1 for name in pair))

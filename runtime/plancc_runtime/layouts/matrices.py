@@ -55,8 +55,8 @@ class BlockPiece(NamedTuple):
 class TransposedPiece:
     """The transpose of a whole block, laid out by the first product with it.
 
-    Products with features that need no gradient never lay it out. `laid_out`: arguments of
-    `transposed`.
+    Products with features that need no gradient never lay it out. The constructor has the
+    arguments of `transposed`.
     """
 
     messages, source, target = range(0), ALL, ALL
