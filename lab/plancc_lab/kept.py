@@ -22,7 +22,7 @@ class Kept:
     Attributes:
         path: The file; it need not exist, but its folder must.
         sources: String written with every result; results with another string are ignored.
-        any_sources: Whether results with any string are used: for every step, the last result.
+        any_sources: If true, the last result of every step is used, whatever its string.
     """
 
     path: Path

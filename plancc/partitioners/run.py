@@ -200,7 +200,10 @@ def _mended(
 def _limits(
     weights: npt.NDArray[np.int64], num_parts: int, options: PartitionOptions, given: Limits | None
 ) -> Limits:
-    """Return the parts' limits; `given` with as many constraints gives the allowed imbalances."""
+    """Return the parts' limits, with the imbalances that `options` allow.
+
+    If `given` has the same number of constraints, its imbalances are used instead.
+    """
     limits = Limits(weights, num_parts, options.epsilon, options.capacities)
     if given is None or len(given.names) != len(limits.names):
         return limits

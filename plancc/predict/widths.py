@@ -62,8 +62,9 @@ class DataWidths:
 
     @classmethod
     def _over_types(cls, found: Sequence[DataWidths]) -> DataWidths:
-        """Return the widths over types: the most features, and the classes of the only type with
-        labels (None if several types have labels, or none).
+        """Return the most features of any type, and the classes of the only type with labels.
+
+        If several types have labels, or none, the number of classes is None.
         """
         labelled = [each for each in found if each.classes is not None]
         one = labelled[0] if len(labelled) == 1 else cls()

@@ -170,7 +170,10 @@ class Figures:
 
 @dataclass(frozen=True)
 class Setup:
-    """Cost of the set-up before the first epoch: seconds of the slowest rank; sums over ranks."""
+    """Cost of the set-up before the first epoch.
+
+    `seconds` are those of the slowest rank; the other attributes are sums over the ranks.
+    """
 
     seconds: float
     words_sent: int

@@ -180,9 +180,9 @@ class LayerGraph(ABC):
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
         """Return the transfers of every entry of ``program(step)``, by the name of the entry.
 
-        The transfers are those of forward passes in `cycle` epochs. Ranks are numbered as in
-        `transport`; messages of other ranks may be missing. `step.columns` counts the columns of
-        all ranks.
+        The transfers have the direction of the forward pass, and cover `cycle` epochs. Ranks are
+        numbered as in `transport`; messages of other ranks may be missing. `step.columns` counts
+        the columns of all ranks.
         """
 
     def counts(self, step: LayerStep) -> Counts:

@@ -214,7 +214,7 @@ def marked(x: Tensor, kind: type[M], **what: Any) -> M:
 
 
 def alike(x: Tensor, mark: M, **what: Any) -> M:
-    """Return an alias of x that is marked as the tensor `mark` is, except for attributes in `what`."""
+    """Return an alias of x that is marked as `mark` is, except for the attributes in `what`."""
     return marked(x, type(mark), **{**vars(mark), **what})
 
 
