@@ -466,8 +466,8 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
 def _check_width(path: StrPath, line: _Line, names: Sequence[str], wanted: Sequence[str]) -> None:
     """Raise InputError if the first line of edges has a wrong number of columns.
 
-    With names, every name needs a column. Without names, 2 or 3 columns are needed, or any number
-    if the user chose columns (`wanted`).
+    If columns have names, there must be as many columns as names. Without names, 2 or 3 columns
+    are needed, or any number if the user chose columns (`wanted`).
     """
     width = len(line.words)
     if names and len(names) != width:

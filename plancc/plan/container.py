@@ -72,7 +72,7 @@ class Container:
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
-        """Turn every error of h5py inside the block into a PlanError: `what` is damaged."""
+        """Turn every error of h5py inside the block into a PlanError that calls `what` damaged."""
         try:
             yield
         except PlanccError:

@@ -309,8 +309,8 @@ class _Shared:
 class _Node:
     """Cores and ports that the ranks of a node share.
 
-    `pace` is the speed of every rank that computes, and `pace.done` the work of a rank at this
-    speed. `computing` has the value of `pace.done` at which a rank's computation ends.
+    All ranks that compute have the speed of `pace`; ``pace.done(time)`` is the work that such a
+    rank has done by then. `computing` has its value at the end of each rank's computation.
     """
 
     shared: tuple[_Shared, _Shared] = field(default_factory=lambda: (_Shared(), _Shared()))
