@@ -222,7 +222,10 @@ def check_problem(problem: Hypergraph | WeightedGraph) -> None:
 def by_rank(
     problem: Hypergraph | WeightedGraph, ranks: Callable[[Adapter], Mapping[type, int]]
 ) -> list[Adapter]:
-    """Return the partitioners that accept `problem` and have a priority, in descending priority."""
+    """Return the partitioners that accept `problem`, in descending order of their priority.
+
+    `ranks` returns priorities by type of problem; partitioners without a priority are left out.
+    """
     objective = problem.objective if isinstance(problem, WeightedGraph) else ""
     return by_rank_of_kind(type(problem), objective, ranks)
 

@@ -40,7 +40,7 @@ class Container:
         size (int): Size of the file in bytes.
 
     Raises:
-        InputError: If the file is not readable, or its name shows a graph or a part vector.
+        InputError: If the file is not readable, or is a graph or a part vector by its name.
         PlanError: If the file is no HDF5 file, or has no checksums: HDF5 may loop on damage.
     """
 
