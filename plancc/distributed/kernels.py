@@ -34,7 +34,9 @@ def wanted_labels(
     rows: Any, base: int, links: ClusterLinks, weight: Any, load: Any, heaviest: Any, label: Any,
     score: Any,
 ) -> Any:  # fmt: skip
-    """Return each vertex's most linked label with room for the vertex, int32[k]; -1: its own.
+    """Return each vertex's most linked label with room for the vertex: int32[k].
+
+    -1 stands for the vertex's present label.
 
     Parameters:
         rows (int64[k]): The vertices; row r of `links` is vertex `base` + r.

@@ -168,7 +168,10 @@ def read_edgelist(
 def _without_sizes(
     path: StrPath, data: bytes, table: _Table, entries: Entries
 ) -> tuple[bytes, Said, Entries]:
-    """Turn a first line of sizes, if any, into a comment; return text, claims and edges."""
+    """Turn a first line of sizes, if any, into a comment.
+
+    Return the text, what the file says of its own sizes and kind, and the edges.
+    """
     start, claims = table.start, table.claims
     first = [float(each[0]) for each in entries if each is not None]
     below = [ends[1:] for ends in entries[:2]]
@@ -579,7 +582,7 @@ def _refuse_others(
 
 
 def _is_like_a_number(word: bytes) -> bool:
-    """Whether a word is a number, or begins like a number, such as `"1"`: no column name."""
+    """Whether a word is a number, or begins like one (such as `"1"`); it is no column name then."""
     return is_number(word) or re.match(r"\W*\d", word.decode(errors="replace")) is not None
 
 

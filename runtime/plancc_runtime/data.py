@@ -95,7 +95,8 @@ class LocalData:
         """Return the data of a mini-batch, with features of all own rows. Collective.
 
         The only split is "train": training vertices among the local `rows` that `targets`, bool[m],
-        marks. `size` is their number on all ranks; None: the ranks count, unless there are `seeds`.
+        marks. `size` is their number on all ranks; if it is None, the ranks count them. If `seeds`
+        are given, ``seeds.size`` is used instead.
         """
         chosen = np.flatnonzero(targets)
         chosen = chosen[self._training[rows[chosen]]]

@@ -107,7 +107,10 @@ class Outputs:
         return places, found
 
     def words(self) -> tuple[int, int]:
-        """Return the words that all ranks send: for outputs of training vertices, and of all."""
+        """Return the words that all ranks send to compute outputs.
+
+        The first number is for training vertices, the second for all vertices.
+        """
         views = self._execution.view(0), self._execution.whole()
         words = [words_of_outputs(self._learner.network, view.graphs) for view in views]
         counts = np.array(words, np.int64)

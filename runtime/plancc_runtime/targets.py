@@ -284,7 +284,10 @@ class Numbers(Target):
         return found
 
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return every score as a mean over targets; constant targets have R2 1 if exact, or 0."""
+        """Return every score as a mean over targets.
+
+        The R2 of a constant target is 1 if all predictions are exact, and 0 otherwise.
+        """
         squared, magnitudes, sums, squares = counts[1:].reshape(4, -1)
         around = squares - sums**2 / size
         around[around <= size * np.finfo(np.float64).eps * squares] = 0

@@ -1,6 +1,6 @@
 """Descriptions of sparse accelerators, as dataclasses and as TOML files.
 
-On chip are data that are read again: `OutputTiles`, or the `Cache` of a processor.
+The memory on a chip keeps data for further reads: `OutputTiles`, or the `Cache` of a processor.
 """
 
 import os

@@ -31,9 +31,9 @@ def penalty(weight: float, target: float, price: float) -> float:
 def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
     """Compute, for each part, how many rows a move of v to this part saves; return num and base.
 
-    A move saves ``base + score[q]`` rows for parts q in ``seen[:num]``, v's own part included, else
-    `base`. Nets on every part are listed only if v has no other cut nets. The caller resets the
-    scores to 0.
+    A move to part q saves ``base + score[q]`` rows if q is in ``seen[:num]``, else `base`. `seen`
+    has the parts, v's own included, that v's cut nets touch; nets that touch every part count
+    only if v has no other cut nets. The caller resets the scores to 0.
     """
     here = state.owner[v]
     num_parts = len(state.sums)
@@ -359,7 +359,7 @@ def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> int:
-    """Write the best part of every vertex, -1 to stay, into `best`; return the gains computed."""
+    """Write every vertex's best part, -1 to stay, into `best`; return the number of gains tried."""
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest, evaluations = _highest(state, bounds), 0
     for k in range(len(order)):

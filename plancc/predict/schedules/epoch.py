@@ -113,7 +113,10 @@ class Scheduler(ABC):
         return ()
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) before the first layer with `width` columns; by default nothing."""
+        """Yield (step, work) before the first layer; `width` is the columns of its input.
+
+        In most layouts there is no such work.
+        """
         yield from ()
 
     def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
@@ -137,7 +140,10 @@ class Scheduler(ABC):
                     yield COLLECTIVES, work
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for a step with the same result in all epochs; by default nothing."""
+        """Yield (step, work) for a step whose result is the same in all epochs.
+
+        Most layouts keep the result, and have no such work.
+        """
         yield from ()
 
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:
