@@ -29,7 +29,7 @@ def available_memory(root: Path = ROOT) -> int | None:
 def give_back_at_once() -> None:
     """Make the GNU C library return freed arrays to the system at once.
 
-    By default, it may keep freed arrays of up to 32 MiB. Other C libraries are left as they are.
+    By default, it may keep freed arrays of up to 32 MiB. With another C library, do nothing.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)

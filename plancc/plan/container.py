@@ -40,7 +40,7 @@ class Container:
         size (int): Size of the file in bytes.
 
     Raises:
-        InputError: If the file is not readable, or is a graph or a part vector by its name.
+        InputError: If the file is not readable, or has the name of a graph or of a part vector.
         PlanError: If the file is no HDF5 file, or has no checksums: HDF5 may loop on damage.
     """
 

@@ -298,7 +298,7 @@ class PlanFile:
     def rows_on_disk(self, name: str, first: int, last: int) -> MappedRows:
         """Map the rows of parts ``first..last-1`` of a two-dimensional dataset into memory.
 
-        Their checksums are compared. InputError is raised if the rows are compressed or not
+        The rows' digests are checked. InputError is raised if the rows are compressed or not
         aligned to the size of a number.
         """
         dataset, points = self.node(name), self._cut(dataset_of(name).cut, first, last)

@@ -73,7 +73,10 @@ class Learner:
         return 0
 
     def gradients(self, view: View, data: LocalData, step: int, where: str) -> tuple[float, Tensor]:
-        """Return all ranks' mean loss, and own outputs, of a pass in training mode. Collective."""
+        """Compute gradients in training mode; return the mean loss over all ranks, and own outputs.
+
+        Collective.
+        """
         if not self.network.training:
             self.network.train()
         with self.clock("dense"):

@@ -81,7 +81,7 @@ class Replay:
         self._calls: dict[tuple[int, ...], list[dict[int, _Round]]] = defaultdict(list)
 
     def play(self, steps: Sequence[Sequence[Step]]) -> list[tuple[list[float], list[Wait]]]:
-        """Replay the steps of all ranks; return, by rank, when its steps ended, and its waits.
+        """Replay the steps of all ranks; return, for each rank, steps' ends, and waits.
 
         The last step is a barrier of all ranks.
         """
@@ -310,7 +310,7 @@ class _Node:
     """Cores and ports that the ranks of a node share.
 
     All ranks that compute have the speed of `pace`; ``pace.done(time)`` is the work that such a
-    rank has done by then. `computing` has its value at the end of each rank's computation.
+    rank has done by then. A rank's computation ends when ``pace.done`` is ``computing[rank]``.
     """
 
     shared: tuple[_Shared, _Shared] = field(default_factory=lambda: (_Shared(), _Shared()))

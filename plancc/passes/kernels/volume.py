@@ -115,13 +115,13 @@ def _count_above(least: Any, score: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Compute the same scores as `rate`, but faster: it does not list many parts in `seen`.
+    """Compute the same scores as `rate`, but faster: if parts are many, `seen` does not list them.
 
     Returns:
         num: Number of parts listed in `seen`; 0 if v has no cut net; -1 if parts are not listed.
         base: See `rate`.
-        everywhere: Whether every cut net of v touches every part. If num is -1, `seen` stands for
-            all parts if this is true, else for all parts with a score above 0.
+        everywhere: Whether every cut net of v touches every part. If num is -1, the parts that
+            `seen` does not list are all parts if this is true, else those with a score above 0.
     """
     here = state.owner[v]
     num_parts = len(score)

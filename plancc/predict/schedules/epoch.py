@@ -1,7 +1,7 @@
 """The operations of an epoch, layer by layer, for every layout.
 
-Layers list their steps (`plancc.plan.layers`), layouts the steps of a product
-(`plancc.plan.products`), and a `Scheduler` the work of every rank in them.
+Layers list their steps (`plancc.plan.layers`), and layouts list the steps of a product
+(`plancc.plan.products`). A `Scheduler` lists the work of every rank in these steps.
 """
 
 from __future__ import annotations
