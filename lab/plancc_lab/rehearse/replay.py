@@ -81,7 +81,7 @@ class Replay:
         self._calls: dict[tuple[int, ...], list[dict[int, _Round]]] = defaultdict(list)
 
     def play(self, steps: Sequence[Sequence[Step]]) -> list[tuple[list[float], list[Wait]]]:
-        """Replay the steps of all ranks; return, for each rank, steps' ends, and waits.
+        """Replay the steps of all ranks; return, by rank, when each step ended, and the waits.
 
         The last step is a barrier of all ranks.
         """
