@@ -175,10 +175,7 @@ def moved_words(metrics: Metrics, random: Metrics, provenance: Mapping[str, Any]
 
 
 def _balance(metrics: Metrics, provenance: Mapping[str, Any]) -> str:
-    """Return a phrase that says by how much the fullest part exceeds the mean of the parts.
-
-    If capacities differ, the phrase says by how much it exceeds its share by capacities.
-    """
+    """Return a phrase that says how far the fullest part is above its share by capacities."""
     from plancc.report.provenance import recorded_machine
 
     machine = recorded_machine(provenance)

@@ -222,10 +222,7 @@ def check_problem(problem: Hypergraph | WeightedGraph) -> None:
 def by_rank(
     problem: Hypergraph | WeightedGraph, ranks: Callable[[Adapter], Mapping[type, int]]
 ) -> list[Adapter]:
-    """Return the partitioners that accept `problem`, in descending order of their priority.
-
-    `ranks` returns priorities by type of problem; partitioners without a priority are left out.
-    """
+    """Return the partitioners for `problem` to which `ranks` gives a priority, highest first."""
     objective = problem.objective if isinstance(problem, WeightedGraph) else ""
     return by_rank_of_kind(type(problem), objective, ranks)
 

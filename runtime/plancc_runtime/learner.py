@@ -73,10 +73,7 @@ class Learner:
         return 0
 
     def gradients(self, view: View, data: LocalData, step: int, where: str) -> tuple[float, Tensor]:
-        """Compute gradients in training mode; return the mean loss over all ranks, and own outputs.
-
-        Collective.
-        """
+        """Compute gradients; return all ranks' mean loss, and this rank's outputs. Collective."""
         if not self.network.training:
             self.network.train()
         with self.clock("dense"):

@@ -113,10 +113,7 @@ class Scheduler(ABC):
         return ()
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) before the first layer; `width` is the columns of its input.
-
-        In most layouts there is no such work.
-        """
+        """Yield (step, work) that precedes the first layer, whose input has `width` columns."""
         yield from ()
 
     def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
@@ -140,10 +137,7 @@ class Scheduler(ABC):
                     yield COLLECTIVES, work
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for a step whose result is the same in all epochs.
-
-        Most layouts keep the result, and have no such work.
-        """
+        """Yield any (step, work) for a step whose result is the same in all epochs."""
         yield from ()
 
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:

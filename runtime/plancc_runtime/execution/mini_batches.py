@@ -361,10 +361,7 @@ class MiniBatches(FullBatch):
         return share
 
     def _entered(self, entered: Callable[[str], object], stage: str) -> None:
-        """Call ``entered(stage)``, then run a round of messages for the mini-batches to come.
-
-        Collective.
-        """
+        """Call ``entered(stage)``, then run a round of messages for later batches. Collective."""
         entered(stage)
         if self._fetching is not None:
             self._fetching.go_on()
