@@ -27,9 +27,9 @@ def available_memory(root: Path = ROOT) -> int | None:
 
 
 def give_back_at_once() -> None:
-    """Make the GNU C library return freed arrays to the system at once; do nothing for others.
+    """Make the GNU C library return freed arrays to the system at once.
 
-    By default, GNU keeps freed arrays up to 32 MiB for reuse, and memory below a block in use.
+    By default, it may keep freed arrays of up to 32 MiB. With another C library, do nothing.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)

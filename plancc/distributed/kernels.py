@@ -34,8 +34,7 @@ def wanted_labels(
     rows: Any, base: int, links: ClusterLinks, weight: Any, load: Any, heaviest: Any, label: Any,
     score: Any,
 ) -> Any:  # fmt: skip
-    """Return each vertex's most linked label with room for the vertex, int32[k]; -1: its own.
-
+    """Return each vertex's most linked label with room for it, int32[k]; -1: its present label.
     Parameters:
         rows (int64[k]): The vertices; row r of `links` is vertex `base` + r.
         weight, load (int64[n, c]): Weights of all vertices, and of all labels.

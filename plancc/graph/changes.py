@@ -217,9 +217,9 @@ def _check_weights(values: Values, added: EdgeChanges) -> None:
 def _places(
     key: Ids, edges: EdgeChanges, ids: tuple[Ids, Ids], directed: bool, there: bool
 ) -> tuple[Ids, tuple[Ids, Ids]]:
-    """Return the places in `key` of the edges' keys, the keys, and an edge of each: int64[m].
+    """Return the edges' distinct keys: their places in `key`, the keys, and an edge with each key.
 
-    A key is row times the number of columns, plus column; keys ascend and are distinct. `there`
+    Each is int64[m]. A key is row times the number of columns, plus column; keys ascend. `there`
     says whether the edges must be in the graph; otherwise they must not, and a place is where to
     insert a key.
     """

@@ -222,8 +222,8 @@ def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
 def _split(folder: str, split: str | None, types: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the vertices of one split by vertex type, then by training, validation and test.
 
-    The type of a graph with one type is "". The dict is empty if there is no split; `split` None is
-    the only split.
+    The type of a graph with one type is "". If `split` is None, the graph must have at most one
+    split; the dict is empty if there is none.
     """
     root, names = _splits(folder)
     names = [n for n in names if any(_split_files(root, os.path.join(n, each)) for each in types)]

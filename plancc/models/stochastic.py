@@ -388,8 +388,8 @@ def fitted_cut(
 
     The m pins of a net besides its source are taken to be spread evenly: c = m / num_parts pins, at
     least 1, in each part. A part needs the row with probability reach[c] (`inclusion`), so each pin
-    adds ``reach[c] / c`` rows. An edge weighs the mean over the nets of its ends: `FITTED_COST` if
-    both c are 1, and at least 1.
+    adds ``reach[c] / c`` rows. The weight of an edge is proportional to the mean of this number
+    over the nets of its ends. It is `FITTED_COST` if c = 1 for both nets, and never less than 1.
     """
     assert hypergraph.net_sources is not None
     reach, others = inclusion.reach, np.diff(hypergraph.net_ptr) - 1

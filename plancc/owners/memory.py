@@ -53,7 +53,7 @@ def mirrored_share(graph: Graph) -> float:
 
 
 def degrees(graph: Graph) -> npt.NDArray[np.int64]:
-    """Return the nonzeros in every vertex's row, plus its column if directed: int64[n]."""
+    """Return how many nonzeros each vertex has in its row and, if directed, column: int64[n]."""
     found = graph.row_nonzeros().astype(np.int64)
     if graph.directed:
         step = max(BLOCK, graph.num_vertices)  # every step takes an array of n numbers

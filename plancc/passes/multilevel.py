@@ -226,8 +226,9 @@ class Sweeps:
     ) -> int:
         """Apply minimum cuts between neighbouring parts; return the work, 0 if no cut was tried.
 
-        Cuts need the volume as goal, and parts with few neighbours. One run for each entry of
-        `cuts` moves at most `most` vertices. Neither volume nor overload rises.
+        Cuts are tried only if the goal is the volume, and between parts that have few neighbours.
+        There is one run for each entry of `cuts`, which moves at most `most` vertices. Neither
+        volume nor overload rises.
         """
         if self.goal.reach is not None:
             return 0

@@ -296,9 +296,10 @@ class PlanFile:
         return found
 
     def rows_on_disk(self, name: str, first: int, last: int) -> MappedRows:
-        """Map the checked rows of parts ``first..last-1`` of a two-dimensional dataset into memory.
+        """Map the rows of parts ``first..last-1`` of a two-dimensional dataset into memory.
 
-        Raises InputError if the rows are compressed or not aligned to the size of a number.
+        The rows' digests are checked. InputError is raised if the rows are compressed or not
+        aligned to the size of a number.
         """
         dataset, points = self.node(name), self._cut(dataset_of(name).cut, first, last)
         start, stop = points[[0, -1]].tolist()

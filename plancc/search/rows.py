@@ -348,9 +348,10 @@ class RowJob(RefiningJob):
         limits: Limits,
         plain: bool,
     ) -> PartitionResult:
-        """Return a partitioner's result for the first seed; keep the others in `ready` if `plain`.
+        """Return a partitioner's result for the first seed.
 
-        ``plain``: whether the problem has the same vertices and limits as the search.
+        `plain` says that the problem has the same vertices and limits as the search. If so, the
+        results for the other seeds are kept in `ready`.
         """
         objective = getattr(problem, "objective", "")
         keys = [(options.partitioner, options.preset, objective, each) for each in seeds]

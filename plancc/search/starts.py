@@ -82,7 +82,8 @@ def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str, num_parts: 
 def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str:
     """Return the kind of a graph, a key of `KIND_NUMBERS`.
 
-    Without `boundary`, the first partition's share of boundary rows, return "hubs" or "even".
+    `boundary` is the first partition's share of boundary rows. If it is None, the kind is "hubs" or
+    "even".
     """
     kind = "hubs" if has_hubs(degree) else "even"
     if boundary is not None and boundary > KINDS.wide:

@@ -51,7 +51,8 @@ class LocalData:
         num_classes: Number of classes, or of real numbers to predict per vertex.
         splits (dict of str to int64[m]): Local labelled rows of every split; "train" always exists.
         split_sizes: For every split, the number of its labelled vertices on all ranks.
-        totals: Divisor of every split's mean loss: its vertices' weights over all ranks, or 1.
+        totals: Divisor of every split's mean loss: the sum of the weights of its vertices on all
+            ranks, or 1 if it is empty.
         replaced_masks: Splits whose masks in the plan were replaced by random masks.
         row_type (int64[num_rows] or None): Vertex type of every row, if the plan has types.
         seeds: Seed vertices of a mini-batch, if the task draws them.
@@ -95,7 +96,8 @@ class LocalData:
         """Return the data of a mini-batch, with features of all own rows. Collective.
 
         The only split is "train": training vertices among the local `rows` that `targets`, bool[m],
-        marks. `size` is their number on all ranks; None: the ranks count, unless there are `seeds`.
+        marks. `size` is their number on all ranks; if it is None, the ranks count them. If `seeds`
+        are given, ``seeds.size`` is used instead.
         """
         chosen = np.flatnonzero(targets)
         chosen = chosen[self._training[rows[chosen]]]

@@ -73,7 +73,7 @@ class Learner:
         return 0
 
     def gradients(self, view: View, data: LocalData, step: int, where: str) -> tuple[float, Tensor]:
-        """Return all ranks' mean loss, and own outputs, of a pass in training mode. Collective."""
+        """Compute gradients; return all ranks' mean loss, and this rank's outputs. Collective."""
         if not self.network.training:
             self.network.train()
         with self.clock("dense"):

@@ -173,8 +173,8 @@ def sum_together(tensors: Sequence[Tensor], transport: Transport) -> None:
 def learning_rate(options: TrainOptions, epoch: int, drops: int) -> float:
     """Return the learning rate of an epoch by the schedule in `options`, which begins at ``lr``.
 
-    "cosine" is half a cosine down to 0 (Loshchilov and Hutter 2017); "plateau" halves `drops`
-    times.
+    "cosine" is half a cosine down to 0 (Loshchilov and Hutter 2017); "plateau" halves ``lr``
+    `drops` times.
     """
     done = epoch / max(options.epochs, 1)
     factor = {

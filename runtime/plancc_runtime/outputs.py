@@ -107,7 +107,7 @@ class Outputs:
         return places, found
 
     def words(self) -> tuple[int, int]:
-        """Return the words that all ranks send: for outputs of training vertices, and of all."""
+        """Return words that all ranks send for training vertices' outputs, and for all outputs."""
         views = self._execution.view(0), self._execution.whole()
         words = [words_of_outputs(self._learner.network, view.graphs) for view in views]
         counts = np.array(words, np.int64)

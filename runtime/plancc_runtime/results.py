@@ -36,7 +36,8 @@ class SplitMetrics:
         accuracy: Share of the vertices whose class (or set of classes) is predicted correctly.
         f1_micro: F1 of all classes together; with one label per vertex, the accuracy.
         f1_macro: Mean F1 of the classes that occur among the labels or the predictions.
-        auc, ap: ROC area, average precision: means over defined classes, if `metric` asks.
+        auc, ap: ROC area and average precision, each the mean over the classes for which it is
+            defined; computed for classes only if option `metric` is one of the two.
         rmse, mae, r2: Root mean square and mean absolute error, R2; means over targets.
         mrr, hits_10, hits_20, hits_50, hits_100: Mean reciprocal rank and Hits@K of links.
     """

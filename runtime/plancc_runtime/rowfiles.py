@@ -40,7 +40,7 @@ class Column(NamedTuple):
 
 
 def check_name(path: str | PathLike[str]) -> None:
-    """Raise InputError if a name of a file of rows has {part}, or no extension in `FORMATS`."""
+    """Raise InputError if a file name contains "{part}", or has no extension in `FORMATS`."""
     name = os.fspath(path)
     if _format(name) not in FORMATS:
         raise InputError(f"{name}: choose a name that ends in {', '.join(FORMATS)}")

@@ -146,7 +146,7 @@ def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transpo
 
 
 def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
-    """Return this rank's rows for a collection; of copies, only process column 0 contributes."""
+    """Return this rank's rows for a collection of all rows; only one copy of a row contributes."""
     share = part.grid
     if share is None or share.grid.copies == 1:
         return RowsOfRank(part.global_id, header.num_vertices)

@@ -45,7 +45,8 @@ class Rehearsal:
     Attributes:
         result: Result of the run on threads; its times have no meaning.
         epochs: The replayed epochs.
-        typical: An epoch with medians over equal epochs; else the epoch of median time.
+        typical: If all epochs do the same work, a replay with medians over all epochs; else the
+            epoch whose time is the median.
         measured_alone: Whether ranks also executed epochs alone, with their data in the caches.
         content: Content hash of the plan; "" if not known.
     """

@@ -81,7 +81,7 @@ class Replay:
         self._calls: dict[tuple[int, ...], list[dict[int, _Round]]] = defaultdict(list)
 
     def play(self, steps: Sequence[Sequence[Step]]) -> list[tuple[list[float], list[Wait]]]:
-        """Replay the steps of all ranks; return, by rank, when its steps ended, and its waits.
+        """Replay the steps of all ranks; return, by rank, when each step ended, and the waits.
 
         The last step is a barrier of all ranks.
         """
@@ -309,8 +309,8 @@ class _Shared:
 class _Node:
     """Cores and ports that the ranks of a node share.
 
-    `pace` is the speed of every rank that computes, and `pace.done` the work of a rank at this
-    speed. `computing` has the value of `pace.done` at which a rank's computation ends.
+    All ranks that compute have the speed of `pace`; ``pace.done(time)`` is the work that such a
+    rank has done by then. A rank's computation ends when ``pace.done`` is ``computing[rank]``.
     """
 
     shared: tuple[_Shared, _Shared] = field(default_factory=lambda: (_Shared(), _Shared()))

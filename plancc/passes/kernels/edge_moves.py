@@ -410,7 +410,8 @@ def _stuck(  # type: ignore[no-untyped-def]
 ):
     """Whether it is certain that the cost would not fall if net e left part q.
 
-    `most` bounds the cost saved by moving a nonzero whose second net has no other pin in q.
+    A nonzero is a pin of two nets. `most` bounds the cost saved by moving a nonzero whose other net
+    has no other pin in q.
     """
     for k in pins:
         f = other(k, e, pattern)

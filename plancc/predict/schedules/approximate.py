@@ -107,7 +107,7 @@ def sampled(tables: Tables, rate: float) -> Tables:
 class SampledScheduler(RowScheduler):
     """Scheduler of a row plan whose halo rows are sampled anew in every epoch.
 
-    Halo rows of the features are sent once, but A H^0 changes in every epoch with A.
+    Halo rows of the features are sent once, but A H^0 is computed in every epoch, as A differs.
     """
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:

@@ -1,7 +1,7 @@
 """The operations of an epoch, layer by layer, for every layout.
 
-Layers list their steps (`plancc.plan.layers`), layouts the steps of a product
-(`plancc.plan.products`), and a `Scheduler` the work of every rank in them.
+Layers list their steps (`plancc.plan.layers`), and layouts list the steps of a product
+(`plancc.plan.products`). A `Scheduler` lists the work of every rank in these steps.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Scheduler(ABC):
         return ()
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) before the first layer with `width` columns; by default nothing."""
+        """Yield (step, work) that precedes the first layer, whose input has `width` columns."""
         yield from ()
 
     def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
@@ -137,7 +137,7 @@ class Scheduler(ABC):
                     yield COLLECTIVES, work
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for a step with the same result in all epochs; by default nothing."""
+        """Yield any (step, work) for a step whose result is the same in all epochs."""
         yield from ()
 
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:

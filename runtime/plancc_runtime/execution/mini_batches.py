@@ -322,7 +322,8 @@ class MiniBatches(FullBatch):
     ) -> Rounds[tuple[Tensor, Tensor | None]]:
         """Return a mini-batch's features `View.x`, and the features of halo rows. Collective.
 
-        Halo features are None without a cache, or if x has halo rows. Uncached rows are fetched.
+        The features of halo rows are None if there is no cache, or if x itself has halo rows. With
+        a cache, halo rows that are not in it are fetched.
         """
         cache = self._cache
         own = features if self._in_place else rows_of(features, share.local.inputs).to(self._type)
@@ -360,7 +361,7 @@ class MiniBatches(FullBatch):
         return share
 
     def _entered(self, entered: Callable[[str], object], stage: str) -> None:
-        """Call ``entered(stage)``, then run a round of messages for each share. Collective."""
+        """Call ``entered(stage)``, then run a round of messages for later batches. Collective."""
         entered(stage)
         if self._fetching is not None:
             self._fetching.go_on()

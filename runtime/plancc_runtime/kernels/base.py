@@ -48,7 +48,7 @@ class SparseMatrix(ABC):
         Parameters:
             x (Tensor[n, d]): Contiguous, of the matrix's dtype and device; no part of `out`.
             out (Tensor[m, d], or Tensor[>= m, d] with `rows`): Contiguous; read only if `add`.
-            rows (Tensor, int64[m], optional): Distinct rows of `out`; by default row k for row k.
+            rows (Tensor, int64[m], optional): Distinct row numbers of `out`; by default 0..m-1.
 
         Raises:
             InputError: If a shape, dtype, device or layout is wrong, or a row is outside `out`.

@@ -203,7 +203,8 @@ class BatchMask:
     def _by_vertex(self) -> Int32Array:
         """For every row, the order that sorts its nonzeros by the vertex of the column.
 
-        int32[nonzeros + boundary pins]: positions in the row. Empty if every row is sorted already.
+        int32[nonzeros + boundary pins (see the module)]: positions in the row. Empty if every row
+        is sorted already.
         """
         found, ascending = order_by_vertex(self._ptr, self._columns, self._vertices)
         return np.empty(0, np.int32) if ascending else found

@@ -76,10 +76,10 @@ class Block(WithColumns):
         self_loops: Whether normalising added the diagonal nonzeros, which then are no edges.
         halo (int32[num_halo] or None): Vertex of every halo row; None if no random draw needs it.
         numbering: Serial numbers for random draws; None if the boundary is not sampled.
-        edges (int64[num_local_rows] or None): Edges of every row before `boundary.draw`, or on all
-            ranks; None if the block has them all.
-        closed_edges (int64[num_local_rows] or None): Edges on all ranks, plus a missing one to
-            itself.
+        edges (int64[num_local_rows] or None): Number of edges of every row, those included that
+            `boundary.draw` left out or other ranks have; None if the block has all edges.
+        closed_edges (int64[num_local_rows] or None): The same number, plus 1 if the row has no edge
+            to itself.
         scale: Factors by which `boundary.draw` multiplied edges in own and in halo columns.
         factor (float64[nonzeros] or None): A mini-batch's factors of the values; None if all are 1.
         columns: Further data of the nonzeros, by name; with "relation", columns may repeat in a

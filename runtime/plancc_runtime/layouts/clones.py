@@ -408,9 +408,9 @@ class DelayedSums:
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:
-        """Receive rows for the bin whose turn it is, and send the rows of P h of its leaves.
+        """Receive rows for the bin whose turn it is, and send the partial sums of its leaves.
 
-        Collective. `partial` has the rows of all leaves of this rank: Tensor[leaves, width].
+        Collective. `partial` has the partial sums of all this rank's leaves: Tensor[leaves, width].
         """
         delay, number = self._delay, self._delay.epoch % self._delay.epochs
         if not self._turns:

@@ -1,7 +1,7 @@
 """The interface of the graph that layers use, in every layout.
 
-A rank holds whole rows or, in 2D and 3D process grids, the columns ``first_column : first_column +
-m`` of its rows.
+A rank holds whole rows or, in 2D and 3D process grids, a range of their columns, which begins at
+`LayerGraph.first_column`.
 """
 
 from __future__ import annotations

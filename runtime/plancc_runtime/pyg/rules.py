@@ -144,7 +144,7 @@ class TorchRules(OverRanks):
         return torch.Size(sizes) if dim is None else sizes[dim]
 
     def _copied(self, call: Call, x: Tensor) -> Any:
-        """Return a copy of x that is marked as x is; refuse another dtype for ends of edges."""
+        """Return a copy of x with x's marks; ends of edges that change dtype raise InputError."""
         out = call.run()
         if isinstance(x, EdgeEnds) and out.dtype != x.dtype:
             refuse(call, calls.ENDS)
