@@ -139,7 +139,7 @@ class RowsOfTypes:
         return before
 
     def scaled(self, sums: Sequence[FloatArray], dtype: npt.DTypeLike) -> Graph:
-        """Return the normalised rows; `sums` is what `sums` returns for all rows of the graph."""
+        """Return the rows, normalised by the `sums` over all rows of the graph (see `sums`)."""
         graph, values = self.rows, self._given.copy()
         for (vertices, number, _), every in zip(self._ends, sums, strict=True):
             total = every[number]

@@ -192,7 +192,10 @@ def delete(e: int, q: int, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def send(e: int, m: int, rows: int, state: Any) -> None:
-    """Add `rows` to the traffic of part m and net e's owner: expand for columns, fold for rows."""
+    """Add `rows` to what part m and net e's owner send each other.
+
+    If e is the net of a column, rows are sent in the expand; if of a row, in the fold.
+    """
     n = len(state.owner)
     q = state.owner[e % n]
     if e >= n:

@@ -225,7 +225,8 @@ class TorchRules(OverRanks):
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
         """Run `stack` or `cat` on tensors that hold ends of edges.
 
-        A list of sources and targets counts as sources: ids of own rows are valid sources too.
+        If one tensor joins sources and targets, the result holds sources, since local ids of own
+        rows are the same in both.
         """
         if not all(isinstance(each, EdgeEnds) for each in parts):
             refuse(call, calls.ENDS)
