@@ -39,7 +39,7 @@ class Goal:
     Attributes:
         reach (float64[m + 1], or None): Probability that a part with c pins of a net needs its row,
             scaled so that ``reach[1]`` is about 1, since gains below `plancc.passes.presets.TINY`
-            count as 0. Nets need sizes and sources. None: the volume.
+            count as 0. If it is None, the objective is the volume.
         unit: Factor of `value` that undoes the scaling of `reach`.
     """
 

@@ -34,7 +34,8 @@ class Opened:
     Attributes:
         plan: The path of the plan's file, or this rank's slice.
         header: The plan's header, changed by `run_header`.
-        rows: The rank's rows in plan order, with vertex data; of a file, nothing else.
+        rows: The rank's rows in plan order, with vertex data. If `plan` is a path, nonzeros and
+            messages are empty.
         content: Content hash of the file; "" for a slice.
     """
 

@@ -146,9 +146,10 @@ def matrix_of_pairs(pairs: Pairs) -> sp.csr_array:
 
 
 def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> sp.csr_array:
-    """Count, for parts k and m, the vertices that k owns and that `vertex` has for nonzeros of m.
+    """Count, for parts k and m, the vertices of k in which nonzeros of m end.
 
-    The result is int64[num_parts, num_parts], with 0 for k = m. `vertex` has rows or columns.
+    `vertex` has the row of every nonzero, or the column. The result is int64[num_parts, num_parts],
+    with 0 for k = m.
     """
     assert owners.nonzeros is not None
     foreign = owners.rows[vertex] != owners.nonzeros

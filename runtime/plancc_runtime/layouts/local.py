@@ -85,8 +85,8 @@ class LocalGraph(ProgramGraph):
     def with_halo(self, halo: Tensor | None = None) -> GraphWithHalo:
         """Return a copy of this graph whose products need not receive halo rows.
 
-        `halo` has the halo rows of every input, which has own rows only; None: inputs have own
-        rows, then halo rows.
+        If `halo` has the halo rows, inputs of the products have own rows only. If it is None,
+        inputs have own rows, then halo rows.
         """
         return GraphWithHalo(self, halo)
 

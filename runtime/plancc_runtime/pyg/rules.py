@@ -521,7 +521,7 @@ def _with_ends(
 ) -> Tensor:
     """Return x marked as vertex numbers of one end, or of both ends, of edges.
 
-    With both ends, an end that refers to own rows has the targets; the other has the sources.
+    With both ends, the second has the sources if `is_source` is true for it; otherwise the first.
     """
     if len(ends) != 1:
         row = int(ends[1].is_source)
