@@ -55,7 +55,10 @@ def _of_class(
 
 
 def _each(registry: Registry, describe: Callable[[Any], dict[str, Any]]) -> Entries:
-    """Return facts about every entry, by name; if loading fails, only "what" with the reason."""
+    """Return facts about every entry, by name.
+
+    If an entry cannot be loaded, its only fact is "what", the reason.
+    """
     found = {}
     for name in registry:
         try:

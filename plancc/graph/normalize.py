@@ -109,7 +109,7 @@ class RowsOfTypes:
 
     @cached_property
     def _ends(self) -> list[tuple[IntArray, Int64Array, int]]:
-        """Sums that divide values: an entry for rows ("row", "sym"), then for columns ("sym").
+        """Sums by which values are divided: an entry for rows and, for "sym", one for columns.
 
         An entry holds every nonzero's row (or column), every nonzero's index of a sum, and the
         number of sums. A vertex has a sum for every relation that ends (or begins) at its type.

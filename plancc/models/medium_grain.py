@@ -72,7 +72,7 @@ def check_nonzeros_balanced(model: str, balance: str | Balance) -> None:
 
 
 def lighter_columns(matrix: Graph) -> npt.NDArray[np.bool_]:
-    """Return for every nonzero whether it belongs to its column, else to its row: bool[nnz]."""
+    """Return for every nonzero whether its column has fewer nonzeros than its row: bool[nnz]."""
     in_column = np.bincount(matrix.indices, minlength=matrix.num_vertices)
     return lighter_side(matrix.indptr, matrix.indices, matrix.row_nonzeros(), in_column)
 

@@ -91,7 +91,7 @@ def layer_tables(
     num_parts: int,
     needed: Callable[[Int32Array, Int32Array], Pairs] | None = None,
 ) -> Tables:
-    """Return the tables of one layer, with nonzeros `used` and computed rows `live`."""
+    """Return `Tables` of one layer, which uses the nonzeros `used` and computes the rows `live`."""
     part = np.repeat(owner, used.row_nonzeros())
     halo = owner[used.indices] != part
     if needed is None:

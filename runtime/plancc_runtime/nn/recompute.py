@@ -123,7 +123,10 @@ class _Layer:
 
 
 def apply_all(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
-    """Apply `works` in order to all rows, some at a time; parameters must be the network's."""
+    """Apply `works` in order to all rows, some rows at a time.
+
+    `works` must use no parameters but the network's.
+    """
     return _ApplyAll.apply(tuple(works), max(network.dims), len(rows), *rows, *network.parameters())
 
 
