@@ -55,10 +55,7 @@ def _of_class(
 
 
 def _each(registry: Registry, describe: Callable[[Any], dict[str, Any]]) -> Entries:
-    """Return facts about every entry, by name.
-
-    If an entry cannot be loaded, its only fact is "what", the reason.
-    """
+    """Return facts by entry; for an entry that cannot be loaded, only the reason, as "what"."""
     found = {}
     for name in registry:
         try:

@@ -103,10 +103,7 @@ def with_links(
     number: Int64Array,
     per_link: int,
 ) -> Plan:
-    """Return the plan with links `ends`, int[2, links], and the exchange of the rows they need.
-
-    `kind` and `number` have an entry per link (`PartLinks`); `per_link` is for `Header.links`.
-    """
+    """Return the plan with links `ends`, int[2, links], and the exchange of the rows they need."""
     header = replace(plan.header, links=per_link)
     if problem := header.links_problem():
         raise InputError(f"there cannot be {problem}")

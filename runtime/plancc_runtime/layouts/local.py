@@ -266,7 +266,7 @@ class LocalGraph(ProgramGraph):
 
     @cached_property
     def edge_factors(self) -> Tensor | None:
-        """The sampler's factor of every edge's value in sums over neighbours: Tensor[edges].
+        """Factors by which the sampler scales the edges' values in sums: Tensor[edges].
 
         Edges are in the order of ``local_pattern("edges")``. None if all factors are 1.
         """
