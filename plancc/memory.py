@@ -82,7 +82,7 @@ def _left(group: Path, limit: str, usage: str) -> Iterator[int]:
 
 
 def _cached(group: Path) -> int:
-    """Return the bytes of a control group's memory that are cached files, also mapped files."""
+    """Return the bytes of a control group's memory that hold cached files or mapped files."""
     cached = 0
     with suppress(OSError, ValueError):
         for line in (group / "memory.stat").read_text().splitlines():

@@ -72,7 +72,8 @@ def show_epoch(plan: str, given: dict[str, Any]) -> None:
 def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[Basis, Tables, int]:
     """Return what a prediction needs: machine and widths, tables, and bytes of a word.
 
-    Only whole epochs can predict links or drop dead rows; with `epoch` False, steps are predicted.
+    `epoch`: whether a whole epoch is predicted, not a step. Only an epoch's prediction can include
+    links, or leave out dead rows.
     """
     from plancc.plan.reader import PlanFile
     from plancc.predict.schedules import read_tables

@@ -68,8 +68,8 @@ def batch_figures(
 ) -> list[BatchFigures]:
     """Return figures of the mini-batches `numbers`, each drawn once, for several partitions.
 
-    Arrays have the order of `numbers`. Every thread holds 8 n bytes and one mini-batch. For `seed`
-    and `stream` see `Sampler.batch`.
+    Arrays have the order of `numbers`. Every thread holds one mini-batch, and 8 bytes per vertex of
+    the graph. For `seed` and `stream` see `Sampler.batch`.
     """
     sampler.check(population)
     check_threads(threads)

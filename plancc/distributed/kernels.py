@@ -122,7 +122,7 @@ def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, e
 
 @njit(cache=True, nogil=True)
 def mark_columns(rows: Any, base: int, indptr: Any, indices: Any, marked: Any) -> None:
-    """Set `marked`, bool[n], for the vertices and the columns of some rows.
+    """Set `marked`, bool[n], for the local rows `rows` and for the columns of their nonzeros.
 
     So a vertex is marked exactly if its net has at least one of these rows as a pin.
     """

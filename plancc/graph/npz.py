@@ -220,7 +220,7 @@ class _ArchiveEntries(NamedTuple):
 
 
 def _entries_of(archive: Archive, pattern: bool) -> _ArchiveEntries:
-    """Return the entries of an archive of either kind, without values if `pattern`."""
+    """Return the entries of an archive of scipy or of graph arrays, without values if `pattern`."""
     name = archive.name
     if "format" in archive:
         return _scipy_entries(archive, pattern)

@@ -139,7 +139,7 @@ def id_column(
 
 
 def ids_of(graph: Graph) -> npt.NDArray[Any]:
-    """Return all ids, int64 or bytes[n]; vertex numbers without ids, or if types share ids."""
+    """Return ids, int64 or bytes[n]: vertex numbers if there are no ids, or if types share ids."""
     ids = graph.original_ids
     if ids is None or (graph.types and len(np.unique(ids)) < len(ids)):
         return np.arange(graph.num_vertices)

@@ -268,7 +268,7 @@ class BatchSource:
     def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> NetSample:
         """Return the merged nets of the mini-batches 0..num_batches - 1 of a stream.
 
-        A full sample has fewer mini-batches (`GrowingSample.grown`).
+        If the sample is full earlier, it has fewer mini-batches (`GrowingSample.grown`).
         """
         return GrowingSample(self, seed, stream).grown(num_batches)
 

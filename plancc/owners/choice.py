@@ -230,8 +230,7 @@ class Contest:
 def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Ownership:
     """Find owners by every candidate of an `AutoModel`; return the owners with the best objective.
 
-    The default objective is "time". All searches together take the budget of the task. The parts of
-    an edge plan share nonzeros, whatever the balance.
+    The default objective is "time". All searches together take the budget of the task.
 
     Parameters:
         grids: Whether the plan may have a process grid.

@@ -67,8 +67,8 @@ class PricedForms:
 
     Attributes:
         matrix, task, balance: The matrix, the task of model auto, and its balance.
-        rows: Owners of rows, int32[n]. A key is the balance (without a search, the model's name),
-            and the number of parts.
+        rows: Owners of rows, int32[n]. A key is the balance (or, if the form is not searched, the
+            name of the model that assigns rows), and the number of parts.
         seconds: Price by label of a form: whether memory is too small, and seconds of an epoch
             (infinite after a failure).
     """

@@ -93,10 +93,10 @@ class Task:
 
     @property
     def objective(self) -> str | None:
-        """Objective of the search, or of the refinement of a partitioner's owners; else None.
+        """Objective of the search, or of the refinement of a partitioner's owners.
 
-        If the user names no objective, a search minimises the model's default objective; or the
-        volume, if no other model has this default.
+        None if there is neither. If the user names no objective, a search minimises the model's
+        default objective, but the volume if only this model has that objective.
         """
         model, asked = self.model, self.options.objective
         if model.of_batches:

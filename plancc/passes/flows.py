@@ -114,7 +114,7 @@ class Flows:
         cut_nets: Any,
         history: Any,
     ) -> tuple[npt.NDArray[np.int32], int]:
-        """Return the vertices that two parts should exchange, and the work, without moving them."""
+        """Return the vertices that two parts should exchange, and the work done to find them."""
         if self.deadline.passed():
             return np.empty(0, dtype=np.int32), 0
         how, sums = self.numbers, state.sums[pair]

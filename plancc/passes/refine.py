@@ -377,7 +377,7 @@ class _Rounds:
         return reached
 
     def _hold(self, value: float, times: int) -> Merit:
-        """Hold a value of the objective (`TrafficRounds`) in `times` sweeps; return the merit."""
+        """Run `times` sweeps with the prices that `_held` gives for `value`; return the merit."""
         run, tariff = self.run, self.options._held(value)
         flow = self.options._flow(run.nets, run.state)
         ladder = [(self.free, tariff)] * times

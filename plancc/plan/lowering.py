@@ -103,7 +103,7 @@ def with_links(
     number: Int64Array,
     per_link: int,
 ) -> Plan:
-    """Return the plan with links `ends`, int[2, links], and with the exchange of rows for links."""
+    """Return the plan with links `ends`, int[2, links], and the exchange of the rows they need."""
     header = replace(plan.header, links=per_link)
     if problem := header.links_problem():
         raise InputError(f"there cannot be {problem}")

@@ -75,7 +75,7 @@ def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str
 
 
 def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
-    """Return the names of invariants (name, fault); raise PlanError for the first with a fault."""
+    """Return the names in pairs (name, fault); raise PlanError for the first pair with a fault."""
     done: dict[str, None] = {}
     for name, problem in invariants:
         if problem:

@@ -142,9 +142,9 @@ def _repetition(plan: Plan, parts: PartRange) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _repeated_nonzero(of_parts, csr, part_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
-    """Return the places of row and column of a nonzero that two parts have, or (-1, -1).
+    """Return row and column, as places in plan order, of a nonzero that two parts have.
 
-    `of_parts` is (rows, local_ptr, halo_ptr), `csr` is (row_ptr, column).
+    Return (-1, -1) if there is none.
     """
     rows, local_ptr, halo_ptr = of_parts
     row_ptr, column = csr

@@ -236,7 +236,7 @@ def default_predictor(
 
 
 def _alike(rows: int, nonzeros: int, expand: Pairs) -> Tables:
-    """Return tables of a row plan in which every part has `rows` rows and `nonzeros` nonzeros."""
+    """Return `Tables` of a row plan in which every part has `rows` rows and `nonzeros` nonzeros."""
     every = np.ones(expand.num_ranks, np.int64)
     return Tables("rates", "row", rows=rows * every, nonzeros=nonzeros * every, expand=expand)
 

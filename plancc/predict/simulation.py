@@ -126,7 +126,7 @@ class Prediction:
         return sum(each.slowest for each in self.steps if each.step not in COMPUTED)
 
     def of_step(self, step: str) -> tuple[float, float]:
-        """Return the seconds of all steps of this name: sums of slowest ranks, and of means."""
+        """Return two sums over the steps named `step`: slowest rank's seconds, and mean seconds."""
         chosen = [each for each in self.steps if each.step == step]
         return sum(each.slowest for each in chosen), sum(each.mean for each in chosen)
 

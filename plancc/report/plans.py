@@ -173,7 +173,8 @@ def report(
         num_ranks: Number of ranks; if below the number of parts, parts are merged.
         machine: Machine of the predicted epoch; by default `Basis` chooses it.
         topology: Topology of `num_ranks` ranks; by default the recorded topology if it fits.
-        boundary_sampling: Rates in [0, 1] for which epochs are counted; needs `dims`.
+        boundary_sampling: Rates in [0, 1], for which an epoch's expected costs are reported. They
+            need `dims`.
         basis: Machine and widths that several compared plans share.
         random_epoch: Whether to predict a random partition's epoch time if it is not recorded.
 

@@ -157,7 +157,8 @@ class EdgeJob(RefiningJob):
     def _rows_first(self) -> Iterator[Member]:
         """Yield refined owners, one result for every start, without end.
 
-        The second start is by a partitioner of hypergraphs; others search for owners of rows.
+        The second start is a partition by a partitioner of hypergraphs, if there is one. All other
+        starts are searches for owners of rows.
         """
         yield self.split(self.from_rows(self.options.seed), self.options.seed, first=True)
         model = MediumGrainModel() if self.model.partitioned_first else self.model

@@ -132,7 +132,7 @@ class RowJob(RefiningJob):
 
     @property
     def kind_now(self) -> str:
-        """Kind of the graph, a key of `KIND_NUMBERS`; by degrees alone before the first start."""
+        """Kind of the graph, a key of `KIND_NUMBERS`. Before the first start, degrees decide it."""
         return self.kind or kind_of(self.degrees)
 
     @property

@@ -64,7 +64,8 @@ class Scores(SplitMetrics):
     Attributes:
         loss: Mean loss (`plancc_runtime.nn.loss`).
         class_shares: Share of the split's vertices in each class.
-        auc_of_classes, ap_of_classes: Areas of each class (of two, the second), or None.
+        auc_of_classes, ap_of_classes: AUC and average precision of each class, or only of the
+            second if there are two classes. None for a class without a value.
     """
 
     loss: dict[str, float] = field(default_factory=dict)

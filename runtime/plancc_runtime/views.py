@@ -23,7 +23,7 @@ class View:
         inputs (int64[m] or None): Local rows that the first graph reads; None for all rows.
         outputs (int64[m] or None): Local rows that are computed, ascending; None for all rows.
         fixed: The first layer's constant product with the features (`Network.fixed`), or None.
-        x: Copy of the features of `inputs`, or None; no rows if no layer reads features.
+        x: Copy of the features of `inputs`, or None. It has 0 rows if no layer reads features.
     """
 
     graphs: Sequence[LayerGraph]

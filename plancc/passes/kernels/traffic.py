@@ -50,7 +50,7 @@ class Tariff(NamedTuple):
     Attributes:
         row, message: Load that a row, and a message, adds to the sender's and the receiver's side.
         ceiling, pressure: Load above which a side has a cost, and the price of the excess.
-        fees (float64[m], m at least 1): Fee of row k of a message; the last also of further rows.
+        fees (float64[m], m at least 1): Fee of row k of a message. Further rows have the last fee.
     """
 
     row: float

@@ -503,8 +503,9 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
 def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
     """Return a number for each vertex, float64[num_vertices]: vertices with low numbers move first.
 
-    A best move that lowers the overload by a gives r / a if it costs r rows, -r a if it saves r
-    rows. Without such a move, and in parts within their limits, the number is inf.
+    If the vertex's cheapest move that lowers the overload lowers it by a, the number is r / a if
+    the move costs r rows, and -r a if it saves r rows. It is inf if there is no such move, and in
+    parts within their limits.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)

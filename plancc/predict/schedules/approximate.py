@@ -142,7 +142,7 @@ class CloneScheduler(RowScheduler):
         return {"trees": late, PRODUCTS: [product]}
 
     def memory(self, dims: Sequence[int]) -> Memory:
-        """Return the bytes of an exact epoch (for evaluations), plus the copies' activations."""
+        """Return the memory of an exact epoch, but with the activations of all copies."""
         exact = super().memory(dims)
         share = self.rows / np.maximum(self._exact_rows, 1)
         return replace(exact, activations=_scaled(exact.activations, share))

@@ -117,7 +117,7 @@ class Scheduler(ABC):
         yield from ()
 
     def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work), with names in `STEPS`, for one step of a layer, from layer 1 on."""
+        """Yield pairs (name in `STEPS`, work) for one step of a layer; layers count from 1."""
         if step.at_hand:
             yield from self.known_result(layer, step)
             return

@@ -116,9 +116,9 @@ def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[s
 
 
 def steps_remark(network: Network, view: View, sent: Counter[str], transport: Transport) -> str:
-    """Compare the words `sent` in training on `view` with the words of listed steps. Collective.
+    """Compare the words `sent` in training on `view` with those of the listed `Options.steps`.
 
-    Return a remark on the first layer whose counts differ, or "".
+    Collective. Return a remark on the first layer whose counts differ, or "".
     """
     wrong = ""
     for k, graph in enumerate(view.graphs):

@@ -188,8 +188,8 @@ class MiniBatches(FullBatch):
     def _try(self, tried: tuple[list[float], list[float]], number: int, seconds: float) -> None:
         """Record a step's seconds, to choose between two ways to make mini-batches. Collective.
 
-        Batches are made between or beside steps (indices 0 and 1 of `tried`), in turns of `TURN`
-        steps. The way with the shorter median on the slowest rank is kept.
+        Batches are made between steps (index 0 of `tried`), or during a step (index 1). Each way
+        gets turns of `TURN` steps. The way with the shorter median on the slowest rank is kept.
         """
         if number % TURN >= UNTIMED:
             tried[self._ahead].append(seconds)

@@ -73,7 +73,8 @@ class KeptBlock:
 
         Parameters:
             rows (int64[m]): Rows of the slice that take part in the mini-batch.
-            live (bool[m]): Outputs even without nonzeros; overwritten with the outputs and inputs.
+            live (bool[m]): Whether a row is an output even if it has no nonzeros. The array is
+                overwritten: afterwards, it marks the outputs and the inputs.
             scratch (int32[num_inputs or more], int32[num_halo]): Index in the mini-batch of each of
                 `rows`; memory for halo rows' indices.
             in_place: Whether all rows of the slice are inputs, so that no row must be copied.

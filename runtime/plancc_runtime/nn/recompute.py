@@ -126,7 +126,7 @@ class _Layer:
 
 
 def apply_all(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
-    """Apply `works` in order to all rows, some at a time; parameters must be the network's."""
+    """Apply `works`, which use only the network's parameters, to all rows, some rows at a time."""
     return _ApplyAll.apply(tuple(works), max(network.dims), len(rows), *rows, *network.parameters())
 
 

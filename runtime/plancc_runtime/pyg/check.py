@@ -92,7 +92,8 @@ def _entries_of(
 ) -> dict[Entry, _Entries]:
     """Return the rows and edges of the subgraph `small`, by kind. Collective.
 
-    The kinds ("rows", "") and ("edges", "") have all; other kinds have a type or relation each.
+    The kinds ("rows", "") and ("edges", "") have all rows and all edges. Every other kind has the
+    rows of a vertex type, or the edges of a relation.
     `rows` and `edges` say which own rows and edges of `graph` are in the subgraph.
     """
     union = graph.union if isinstance(graph, TypedGraph) else graph

@@ -505,7 +505,7 @@ def _cloned(state: State) -> State:
 
 
 def _put(state: State) -> None:
-    """Set number-valued attributes, and buffers as new tensors, to the values in `state`."""
+    """Give the modules in `state` back the buffers and number attributes that it holds."""
     for module, buffers, numbers in state:
         module._buffers.update(buffers)
         vars(module).update(numbers)

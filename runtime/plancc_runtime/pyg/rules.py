@@ -226,7 +226,8 @@ class TorchRules(OverRanks):
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
         """Run `stack` or `cat` on tensors that hold ends of edges.
 
-        A list of sources and targets counts as sources: ids of own rows are valid sources too.
+        If one tensor joins sources and targets, the result holds sources, since local ids of own
+        rows are the same in both.
         """
         if not all(isinstance(each, EdgeEnds) for each in parts):
             refuse(call, calls.ENDS)
@@ -521,7 +522,7 @@ def _with_ends(
 ) -> Tensor:
     """Return x marked as vertex numbers of one end, or of both ends, of edges.
 
-    With both ends, an end that refers to own rows has the targets; the other has the sources.
+    With both ends, the second has the sources if `is_source` is true for it; otherwise the first.
     """
     if len(ends) != 1:
         row = int(ends[1].is_source)
