@@ -109,7 +109,7 @@ class ReduceScatter(Step):
 
 @dataclass(frozen=True)
 class AllToAll(Step):
-    """Exchange own rows with all columns for the rows of all ranks of a group with some columns.
+    """Turn own rows, with all columns, into some columns of the rows of all ranks of the group.
 
     Attributes:
         to_rows: Whether the step does the reverse.

@@ -490,7 +490,7 @@ def _staying(
     """Return the cost saved if net e leaves part q, and the number of nonzeros that move.
 
     Part q owns the net's vertex. The cost is -inf if a nonzero may not move. The nonzeros, without
-    the diagonal, go into `pins`; `bonus` gets the additional saving in each other part.
+    the diagonal, go into `pins`. ``bonus[r]`` rises by what is saved besides if they move to r.
     """
     num, base = 0, 0.0
     for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):
