@@ -146,7 +146,7 @@ class MeasuredRates:
 class MeasuredEpochs:
     """Times of an epoch of a GCN that every rank trains alone, with all passes.
 
-    A time is the mean over ranks of the medians over epochs (means, if ranks share cores).
+    A time is the mean over ranks of the median over epochs, or of their mean if ranks share cores.
 
     Attributes:
         sparse, rest: Seconds of sparse products, and of all other work.
@@ -446,7 +446,7 @@ def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link
 def _shapes(watch: _Watch, link: Link | None) -> tuple[str, str] | tuple[None, None]:
     """Return the algorithms of broadcast and all-reduce, "ring" or "tree". Collective.
 
-    Each is the better model of the measured time. Without `link`, both are None.
+    Each is the one whose model is nearer to the measured time. Without `link`, both are None.
     """
     members = watch.transport.size
     if link is None:

@@ -572,6 +572,6 @@ def _best_owner(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _strain(load: float, more: float, prices: Any) -> float:
-    """Return how much the penalty of a side's load rises if `more` is added to the load."""
+    """Return how much the penalty of what a part sends, or receives, rises by `more` load."""
     cost = penalty(load + more, prices.ceiling, prices.pressure)
     return cost - penalty(load, prices.ceiling, prices.pressure)
