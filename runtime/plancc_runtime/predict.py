@@ -45,7 +45,7 @@ class Predicted(NamedTuple):
     Attributes:
         counts: Vertices predicted in every class; empty for real numbers or links.
         num_vertices: Number of rows in the file: vertices, or pairs of vertices.
-        words, words_of_all: Words for the listed vertices, and for all vertices; 0 without a list.
+        words, words_of_all: Words sent for listed vertices, and for all vertices; 0 without a list.
     """
 
     header: Header

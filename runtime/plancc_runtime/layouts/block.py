@@ -196,7 +196,7 @@ class Block(WithColumns):
         return edges if name == "edges" else edges.closed()
 
     def closed(self) -> Block:
-        """Return the block with a diagonal nonzero in every own row; missing ones become 1."""
+        """Return the block with a diagonal nonzero in every own row; new ones have value 1."""
         loops = np.concatenate([[0], np.cumsum(self._diagonal())])[self.row_ptr]
         places = self.output_places()
         missing = np.flatnonzero((np.diff(loops[: self.num_outputs + 1]) == 0) & (places >= 0))
