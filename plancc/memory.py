@@ -57,7 +57,7 @@ def _bytes(file: Path, name: str) -> Iterator[int]:
 
 
 def _group_limits(root: Path) -> Iterator[int]:
-    """Yield the bytes left below control groups' limits (version 1 or 2); cached files are free."""
+    """Yield the bytes left below control groups' limits (version 1 or 2), cached files included."""
     with suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)

@@ -289,10 +289,9 @@ def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]
 
 
 def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Map the arrays of vertex data in a folder; return them and the vertex ids by name.
+    """Memory-map the arrays of vertex data in a folder; return them and the vertex ids by name.
 
-    The caller applies `split` and `keys`. For several vertex types, the result maps types to
-    arrays.
+    The caller applies `split` and `keys`. With several vertex types, each type has such a dict.
     """
     folder = os.fspath(path)
     with input_errors(folder):

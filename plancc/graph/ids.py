@@ -111,7 +111,7 @@ def _usual_ends(
 
 
 class PiecewiseEdges(ABC):
-    """Edges between ids, read piece by piece (`external.Entrywise`): for ids, then for edges.
+    """Edges between ids, read in pieces (`external.Entrywise`): first the ids, then the edges.
 
     Attributes:
         loops: Number of self loops.

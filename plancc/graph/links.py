@@ -93,7 +93,7 @@ class SplitLinks:
         return np.concatenate([self.pairs[kind] for kind in kinds], axis=1)
 
     def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], Int64Array]:
-        """Return all links, kind after kind: int32[2, links], kinds, uint8, and indices, int64."""
+        """Return all links by kind, int32[2, links]; the kind of each; its index in the kind."""
         sizes = [self.pairs[kind].shape[1] for kind in KINDS]
         kind = np.repeat(np.arange(len(KINDS), dtype=np.uint8), sizes)
         return self.of(*KINDS), kind, np.concatenate([*map(np.arange, sizes)])
@@ -310,9 +310,9 @@ def random_links(
 ) -> SplitLinks:
     """Split the edges of a graph into links, as RandomLinkSplit of PyTorch Geometric does.
 
-    Self loops are not links, and an undirected edge is one link. Validation and test links share as
-    many negatives: distinct pairs without an edge, drawn uniformly. `times`, float64[num_nonzeros],
-    gives a split by time (`cut_by_time`).
+    Self loops are not links, and an undirected edge is one link. The validation split and the test
+    split each have as many negatives as links: distinct pairs without an edge, drawn uniformly.
+    `times`, float64[num_nonzeros], gives a split by time (`cut_by_time`).
     """
     check_no_types(graph)
     target = np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))

@@ -147,7 +147,7 @@ def ids_of(graph: Graph) -> npt.NDArray[Any]:
 
 
 def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[Any]] | None:
-    """Return the name and the ids, int64 or bytes[count], beside an ``edge_index``; or None."""
+    """Return key and ids (int64 or bytes[count]) of the first entry of `held` with ids, or None."""
     for name in GRAPH_IDS:
         given = held.get(name)
         if isinstance(given, np.ndarray) and given.dtype.kind in "OTU":

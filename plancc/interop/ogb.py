@@ -240,7 +240,7 @@ def _splits(folder: str) -> tuple[str, list[str]]:
 
 
 def _chosen(folder: str, names: list[str], split: str | None) -> str:
-    """Return `split`, or the only name if `split` is None; raise InputError for other choices."""
+    """Return `split` if `names` has it, or the only name if it is None; else raise InputError."""
     if split is None and len(names) > 1:
         cure = f"choose one by `split`, {' or '.join(names)}"
         raise InputError(f"{folder}: has several splits; {cure}")

@@ -143,7 +143,7 @@ MAX_WAITING = 1024
 
 
 class NetUnion:
-    """The column nets of many blocks of mini-batches; the cost of a net counts equal nets.
+    """The column nets of many blocks of mini-batches; the cost is the number of equal nets.
 
     `indptr` and `indices` are the whole matrix, in which seen vertices and nonzeros are counted.
 

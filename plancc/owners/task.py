@@ -121,8 +121,8 @@ class Task:
     def handed_on(self) -> dict[str, str]:
         """{"objective": the user's objective} if the model must get it as an option, else {}.
 
-        The model has objectives of its own then, and a partitioner minimises the user's without a
-        search.
+        It must if it has objectives of its own: its partitioner, not a search, minimises the
+        user's.
         """
         asked = self.options.objective
         if asked is None or self.objective is not None or not self.model.own_objectives:
@@ -136,7 +136,7 @@ class Task:
 
     @property
     def search_options(self) -> SearchOptions:
-        """The user's options, with the search's objective; None for models of mini-batches."""
+        """The user's options, with the search's objective (None for models of mini-batches)."""
         objective = None if self.model.of_batches else self.objective
         return replace(self.options, objective=objective)
 

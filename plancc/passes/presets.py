@@ -196,9 +196,9 @@ class TrafficRounds:
     To *hold* a value of the objective means to lower the volume without exceeding the value; to
     *shave* means to hold a slightly lower value.
 
-    Losses with 8 parts: 1.057 of the busiest part's rows and 1.083 of messages without rounds,
-    1.006 of volume without shaving. With 64 parts: 1.021 of the busiest part's rows without
-    holding.
+    With 8 parts, the losses without rounds are 1.057 (busiest part's rows) and 1.083 (messages);
+    the loss without shaving is 1.006 (volume). With 64 parts, the loss without holding is 1.021
+    (busiest part's rows).
     """
 
     # Prices of traffic from sweep to sweep beyond the limit, over the strength of the round.

@@ -115,7 +115,7 @@ class RefineVolume:
     The passes for other objectives derive from this class.
 
     Attributes:
-        cycles: Largest number of V-cycles, without the first sweeps on the finest level.
+        cycles: Largest number of V-cycles; the first sweeps on the finest level do not count.
         polishes: Whether minimum cuts run before the first V-cycle, and local searches at the end.
     """
 
@@ -226,7 +226,7 @@ class _RefineTraffic(RefineVolume, ABC):
     removed messages stay removed. Other rounds start from the best owners.
 
     Attributes:
-        max_extra_volume: Largest increase of the given owners' volume, as a share.
+        max_extra_volume: Largest increase of the given owners' volume, divided by this volume.
     """
 
     cycles: int = 8

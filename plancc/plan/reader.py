@@ -209,7 +209,7 @@ class PlanFile:
         return int(self.node(name).shape[1]) if self.has(name) else None
 
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
-        """Read the entries of parts ``first..last-1`` of a dataset, and compare their digests.
+        """Read the entries of parts ``first..last-1`` of a dataset; check them by their digests.
 
         Datasets that are not cut into parts are read whole; offsets have an end entry.
         """

@@ -242,7 +242,7 @@ def _alike(rows: int, nonzeros: int, expand: Pairs) -> Tables:
 
 
 def _halved(pairs: Pairs, rows: int) -> Pairs:
-    """Split each message into two of half its size; all have `rows` rows, at least 2."""
+    """Split every message of `pairs`, all of `rows` rows (at least 2), into two halves."""
     return Pairs(
         pairs.num_ranks,
         np.repeat(pairs.source, 2),

@@ -29,7 +29,7 @@ class Boundary:
 
     Attributes:
         points: Ascending tuples: number of parts; halo rows per own row; parts from which a part
-            receives. The third may be None: from all other parts, or from as many as halo rows.
+            receives. The third may be None: from all others, or from one per halo row if fewer.
         source: "assumed", or the names of the plans on which the points were measured.
     """
 

@@ -240,7 +240,7 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 
 
 class _Source:
-    """An open plan file, read when a figure needs data; figures are per rank, not per part."""
+    """An open plan file, read when a figure needs data. The parts of one rank are merged."""
 
     def __init__(self, file: PlanFile, num_ranks: int) -> None:
         self.file, self.num_ranks = file, num_ranks

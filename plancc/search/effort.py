@@ -67,8 +67,8 @@ def search(
     Fixed rows stay. Without a budget and with one thread, the same seed gives the same owners.
 
     Parameters:
-        options: Options of the search; effort best uses its whole budget.
-        model: The model, whose problem partitioners get; None: `HypergraphModel`.
+        options: Options of the search; None: the defaults.
+        model: The model that builds the problem for partitioners; None: `HypergraphModel`.
         limits: Limits of the parts; None: `epsilon` limits the nonzeros of a part's rows.
         expectation: The expected volume of mini-batches, which replaces the objective.
         report: Called with every `Trial` when it ends.

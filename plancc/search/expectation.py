@@ -52,7 +52,7 @@ class Expectation(Protocol):
         """The hypergraph on which refinement lowers the expected volume."""
 
     def refiner(self, cycles: int | None = None, polishes: bool = True) -> RefineVolume:
-        """Return the pass that lowers the expected volume; `polishes`: with slow searches too."""
+        """Return the pass that lowers the expected volume; parameters: see `RefineVolume`."""
 
     def cut(self, graph: WeightedGraph, num_parts: int) -> WeightedGraph:
         """Return the graph with edge weights, so that the cut estimates the expected volume."""

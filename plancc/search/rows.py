@@ -252,7 +252,7 @@ class RowJob(RefiningJob):
     ) -> Owner | None:
         """Make a start: a partition that the search then improves. For `share` see `start`.
 
-        `more`: number of later starts that differ only in the seed; one process may make all.
+        `more`: number of later starts that differ only in the seed; one process may make them too.
         """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:

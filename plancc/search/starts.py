@@ -115,7 +115,7 @@ def beginnings(
     """Yield the starts that installed partitioners declare for a kind of graph, the best first.
 
     Yield nothing if the best partitioner of graphs declares none; callers then use `auto_rank`.
-    `beside`: whether to add starts that pay only beside others, with few parts.
+    `beside`: whether to add starts for few parts (`Start.most_parts`), which pay only with others.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     first = next((adapter for adapter in ranked if adapter.available()), None)

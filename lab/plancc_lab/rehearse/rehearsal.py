@@ -133,7 +133,7 @@ class Recording:
     stages: Spans
 
     def paced(self, every: Sequence[Float64Array]) -> Recording:
-        """Return the recording, but with the median of `every` as the seconds of each step.
+        """Return the recording, in which each step takes the median of its seconds in `every`.
 
         Arrays that do not have as many steps as this recording are ignored.
         """

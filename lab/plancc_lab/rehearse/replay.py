@@ -216,7 +216,7 @@ class Replay:
     # -- messages ------------------------------------------------------------------------------
 
     def _meet(self, place: tuple[int, int, int], mine: _ReplayEnd) -> None:
-        """Record an end of message `place` (sender, receiver, tag), which starts with both ends."""
+        """Record an end of message `place` (sender, receiver, tag); start it if both are known."""
         ends = self._ends[place]
         if not ends or ends[0].is_sent == mine.is_sent:
             ends.append(mine)

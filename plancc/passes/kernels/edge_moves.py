@@ -491,7 +491,7 @@ def _staying(
     """Return the cost saved if net e leaves part q, and the number of nonzeros that move.
 
     Part q owns the net's vertex. The cost is -inf if a nonzero may not move. The nonzeros, without
-    the diagonal, go into `pins`; `bonus` gets the additional saving in each other part.
+    the diagonal, go into `pins`. ``bonus[r]`` rises by what is saved besides if they move to r.
     """
     num, base = 0, 0.0
     for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):
@@ -573,6 +573,6 @@ def _best_owner(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _strain(load: float, more: float, prices: Any) -> float:
-    """Return how much the penalty of a side's load rises if `more` is added to the load."""
+    """Return how much the penalty of what a part sends, or receives, rises by `more` load."""
     cost = penalty(load + more, prices.ceiling, prices.pressure)
     return cost - penalty(load, prices.ceiling, prices.pressure)

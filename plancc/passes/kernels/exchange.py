@@ -1,8 +1,8 @@
 """Exchanges of vertices between two parts, which lower the overload and add few rows to the volume.
 
 With several constraints, single moves are soon impossible, since every part is full in one of them.
-An exchange can lower one weight of a part and nearly keep the others. Two vertices for one did not
-help in the ablation (`python -m benchmarks ablation`).
+An exchange can lower one weight of a part and nearly keep the others. Exchanges of two vertices for
+one did not help in the ablation (`python -m benchmarks ablation`).
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def schedule_of(
 ) -> Schedule:
     """Return the operations of one training epoch for a plan file or for tables.
 
-    The pass "dead-rows" needs a row plan, a pipeline a feature plan with one group. Some
+    The pass "dead-rows" needs a row plan; a pipeline needs a feature plan with one group. Some
     approximations switch off the pass "order".
     """
     if approximation is not None and approximation.is_exact:

@@ -96,7 +96,7 @@ def factors(
     """Return the arrays `Attended.column` and `Attended.row`, or None if the kernel cannot be used.
 
     The kernel needs a CPU pattern with nonzeros and 32-bit indices, slope at most 1, and finite
-    scores; `source` of one head spreads by at most `LARGEST_SPREAD`.
+    scores. Within a head, two source scores must differ by at most `LARGEST_SPREAD`.
 
     Parameters:
         source (Tensor[n, h]): Score of every column.

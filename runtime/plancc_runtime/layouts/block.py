@@ -30,7 +30,7 @@ NONZEROS = ("plan", "edges", "closed")
 
 @dataclass(frozen=True, eq=False)
 class Nonzeros:
-    """For every row of some messages, the serial numbers of the receiver's nonzeros in its column.
+    """For every row of some messages, serial numbers of the receiver's nonzeros that read the row.
 
     Attributes:
         ptr (int64[rows + 1]): Row r has the numbers ``number[ptr[r]:ptr[r + 1]]``, ascending.
@@ -197,7 +197,7 @@ class Block(WithColumns):
         return edges if name == "edges" else edges.closed()
 
     def closed(self) -> Block:
-        """Return the block with a diagonal nonzero, 1 if it is added, in every own row."""
+        """Return the block with a diagonal nonzero in every own row; new ones have value 1."""
         loops = np.concatenate([[0], np.cumsum(self._diagonal())])[self.row_ptr]
         places = self.output_places()
         missing = np.flatnonzero((np.diff(loops[: self.num_outputs + 1]) == 0) & (places >= 0))

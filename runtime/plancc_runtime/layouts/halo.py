@@ -137,7 +137,7 @@ class RowMover(ABC, Generic[M]):
     ) -> Iterator[tuple[Any, Tensor]]:
         """Yield the pieces of a block in a backward round, each with memory for the piece's rows.
 
-        Collective. The caller's rows are sent when the caller asks for the next piece.
+        Collective. The rows that the caller writes there are sent when it asks for the next piece.
         """
 
     @abstractmethod

@@ -170,8 +170,8 @@ def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_
 def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any, num: int) -> Any:
     """Split CSR arrays into the columns before `first`, and the transpose of the other columns.
 
-    Each result is (values, columns, row pointers). `place` has the row in the transpose, which has
-    `num` rows, of every column from `first` on.
+    Each result is (values, columns, row pointers). `place` has, for every column from `first` on,
+    its row in the transpose, which has `num` rows.
     """
     before = np.zeros(len(row_ptr), dtype=np.int64)
     ptr = np.zeros(num + 2, dtype=np.int64)

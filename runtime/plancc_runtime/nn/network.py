@@ -141,7 +141,7 @@ class Network(nn.Module):
             graphs: Graph of every layer; outputs of a graph are inputs of the next.
             x (Tensor[inputs of the first graph, d_0]): Features.
             fixed: Result of `fixed` for the first graph and x.
-            kept: Its keys are layers, from 1; receives the outputs of these layers.
+            kept: Dict whose keys are layers, from 1; their outputs are stored as its values.
         """
         dtype = next(self.parameters()).dtype
         last = len(self.convs) - 1
