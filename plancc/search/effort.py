@@ -131,7 +131,7 @@ def _refine(job: RowJob, owners: list[Owners]) -> None:
 
 
 def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
-    """Return the owners with the best objective of the search so far, then the other `owners`."""
+    """Return the best owners that the search has found so far, then the other `owners`."""
     best = job.record.found().owners
     return [best, *(each for each in owners if each.rows is not best.rows)]
 
@@ -228,7 +228,7 @@ def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     """Run effort "balanced"; return its result, then the partitions combined into the result.
 
-    With `decide`, owners from `_start_from_cut` that are far better are returned alone.
+    With `decide`, owners from `_start_from_cut` are returned alone if far better than the first start.
     """
     ahead = _seeds_of_first(job, "balanced") if job.few else 0
     first = job.first("balanced", ahead)

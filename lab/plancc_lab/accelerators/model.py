@@ -105,7 +105,7 @@ class AcceleratorEstimate:
         features, adjacency: Bytes of H, and of A, that are read from memory.
         outputs: Bytes of Z and of the mask that are read or written.
         compute_seconds, memory_seconds: Seconds of the adders alone and of the memory alone.
-        seconds: Seconds of adders and memory together.
+        seconds: Seconds in total; adders and memory may overlap.
     """
 
     additions: float

@@ -41,7 +41,7 @@ class RecordedClock(Clock):
 
     Attributes:
         events (list of (phase, begin, end)): Intervals in which a phase ran without interruption.
-        stages (list of (stage, begin, end)): Stages such as "layer 1 forward", with all `events`.
+        stages (list of (stage, begin, end)): Stages, such as "layer 1 forward", of several events.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -247,7 +247,7 @@ class RecordingTransport(LocalTransport):
 
 
 class _RecordedChannel(LocalChannel):
-    """A channel that records its rounds; messages are received in the order of the receives."""
+    """A channel that records its rounds; messages arrive in the order of the list `receives`."""
 
     _transport: RecordingTransport
 

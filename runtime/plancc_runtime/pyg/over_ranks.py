@@ -163,7 +163,7 @@ class OverRanks(TorchFunctionMode):
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
-        """Return the number of entries of x, on all ranks, along `axes`, which have ``x.axis``."""
+        """Return the number of x's entries, on all ranks, along `axes`, which include ``x.axis``."""
         size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 
