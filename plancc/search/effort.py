@@ -98,7 +98,7 @@ def search(
 
 
 def make_steps(job: RowJob, refine: Callable[[RowJob, list[Owners]], None]) -> None:
-    """Run the steps of all efforts up to the search's effort, so that more effort is never worse.
+    """Run the steps of all efforts up to the search's, so that a higher effort is never worse.
 
     ``refine(job, owners)`` refines each effort's owners for objectives other than the volume.
     """
@@ -228,7 +228,8 @@ def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     """Run effort "balanced"; return its result, then the partitions combined into the result.
 
-    With `decide`, owners from `_start_from_cut` are returned alone if far better than the first start.
+    With `decide`, owners from `_start_from_cut` that are far better than the first start are
+    returned alone.
     """
     ahead = _seeds_of_first(job, "balanced") if job.few else 0
     first = job.first("balanced", ahead)
@@ -361,7 +362,7 @@ def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
 
 
 def _strong(job: RowJob) -> list[Member]:
-    """Run all partitioners' best presets, then V-cycles; leave out failed and repeated starts."""
+    """Run all partitioners' best presets, then V-cycles; skip presets that fail or have run."""
     seed = job.options.seed
 
     def make(how: Beginning) -> Member | None:
