@@ -150,8 +150,8 @@ def _patched(
 ) -> tuple[Owners, Record]:
     """Return owners for the changed matrix, and the record of the search.
 
-    At most the share `PatchOptions.max_moves` of the old rows changes owner. Entries of `before`,
-    int32[n], are -1 for new rows; `old` is the result of `_before`.
+    At most the share `PatchOptions.max_moves` of the old rows changes owner. `before`, int32[n],
+    has the owners in the plan, -1 for new rows; `old` is the result of `_before`.
     """
     start, limits, matrix = wall_seconds(), revision.limits, revision.matrix
     context = Context(limits, asked.seed)

@@ -151,8 +151,9 @@ def expected_volume(
 ) -> float:
     """Return the exact expected number of rows that are sent in one exchange of a mini-batch.
 
-    The number is ``share`` times the sum of ``reach[c_jq]`` over all columns j and all parts q !=
-    owner[j]; c_jq is the number of rows i != j of part q that have a nonzero in column j.
+    With the attributes of `inclusion`, it is ``share`` times the sum of ``reach[c_jq]`` over all
+    columns j and all parts q != owner[j]; c_jq is the number of rows i != j of part q that have a
+    nonzero in column j.
     """
     net_ptr, pins, column = column_nets(indptr, indices)
     allowed = inclusion.vertices

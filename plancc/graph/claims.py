@@ -55,7 +55,8 @@ class Said(NamedTuple):
         place: Phrase that says where the claims are, for messages: "the comments say".
         vertices, edges: Claimed numbers of vertices and of edges; None without a claim.
         undirected: Whether the file says that edges are undirected.
-        sides: Claimed numbers of row ids and column ids (0: no claim) if separate; else None.
+        sides: Claimed numbers of row ids and column ids, 0 without a claim; None if ids of rows
+            and columns are the same.
     """
 
     place: str

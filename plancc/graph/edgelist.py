@@ -549,7 +549,7 @@ def _words(text: bytes, separator: bytes) -> list[bytes]:
 
 
 def _separator(text: bytes, tabs: bool) -> bytes:
-    """Return a line's separator: ``;``, ``,``, a tab (only if `tabs`), or "" for blanks."""
+    """Return what separates a line's words: ``;``, ``,``, a tab (if `tabs`), or "" for blanks."""
     words = text.split()
     if b";" in text:
         return b";"

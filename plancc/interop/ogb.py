@@ -209,7 +209,7 @@ def _tables(folder: str, of_type: str = "") -> dict[str, Any]:
 
 
 def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
-    """Return the labels of one task as classes, int64[rows]; labels of several tasks unchanged."""
+    """Return the labels of one task as classes, int64[rows], or of several tasks as they are."""
     if labels.ndim == 2 and labels.shape[1] > 1:
         if np.isnan(labels).any():
             raise InputError(f"{where}: with several tasks, every label must be 0 or 1, not nan")

@@ -123,7 +123,7 @@ def _check_ends(pair: tuple[IntArray, IntArray], num_vertices: int, what: str, c
 
 
 def _cure(record: Record, num_vertices: int) -> str:
-    """Return advice on too large vertex numbers; it names the array that gives their number."""
+    """Return advice on too large vertex numbers; it names the entry that sets the vertex count."""
     if record.get("num_nodes") is not None:
         return f"'num_nodes' is {num_vertices:,}; give the number of all vertices"
     shapes = {name: getattr(record.get(name), "shape", None) for name in (*_OF_VERTICES, *MASKS)}

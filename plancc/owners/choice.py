@@ -131,7 +131,7 @@ class Contest:
             self.why[form.name] = f"{left:.1f} s were left of it, and {least}"
 
     def _tried(self, entry: Candidate, form: Form, task: Task) -> tuple[Candidate, Ownership]:
-        """Find owners by a form; return `entry` with the owners' figures, and the owners."""
+        """Find owners by the model of `form`; return `entry` with their figures, and the owners."""
         shared, grid = self.prices.balance_of(form), form.assigner.grid
         asked = replace(self.asked, task=task, balance=shared)
         with asked.observer(f"candidate {form.label}"):

@@ -169,7 +169,7 @@ def _exchange(
 ) -> int:
     """Exchange vertices between two parts; return by how much the volume falls.
 
-    If the volume rises, undo the exchange: the flow network leaves out some nets.
+    Since the flow network leaves out some nets, the volume may rise; then undo the exchange.
     """
     saved = int(exchange_between(vertices, pair[0], pair[1], nets, state))
     if saved >= 0:

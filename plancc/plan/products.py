@@ -256,7 +256,7 @@ def grid_program(grid: Grid) -> Program:
 
 
 def adjoint(program: Sequence[Step]) -> Program:
-    """Return the program of A^T G, given the program of A H; late rows have no gradient."""
+    """Return the program of A^T G, given that of A H; no gradient is sent for late rows."""
     return tuple(step.adjoint() for step in reversed(program) if not step.late)
 
 

@@ -188,7 +188,7 @@ class PlanFile:
             return self._container.is_there(name, h5py.Dataset)
 
     def metrics(self, prefix: str = "") -> Metrics | None:
-        """Return figures by `prefix` of their names; None if a figure is missing or no number."""
+        """Return the figures named `prefix` + name; None if one is missing or is not a number."""
         return Metrics.from_dict(self.attributes("metrics"), prefix)
 
     def vertex_data_names(self) -> list[str]:
@@ -522,7 +522,7 @@ class PlanFile:
         return header
 
     def _check_names(self) -> None:
-        """Raise PlanError for unknown names, unless the file has a higher minor version."""
+        """Raise PlanError for an unknown attribute or node, unless the minor version is newer."""
         if self.minor > MINOR:
             return
         names = self.attributes("")

@@ -71,7 +71,7 @@ def _share(key: Any, round_: int, half: Any, bound: Any) -> Any:
 def at_place(x: Any, n: Any, key: Any) -> Any:
     """Return the number at place x in the random order of 0..n - 1 that `key` determines.
 
-    Inverse of a Feistel network (Black and Rogaway 2002); for samples, not for cryptography.
+    The order is an inverse Feistel network (Black and Rogaway 2002), too weak for cryptography.
     """
     a, b = _grid(n)
     while True:

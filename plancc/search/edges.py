@@ -64,7 +64,7 @@ def search_edges(
     *,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
-    """Find owners of the rows and nonzeros, never worse than the owners of rows at the start.
+    """Find owners of the rows and nonzeros, never worse than the row partitions at the start.
 
     The volume is minimised first, then the named objective; `epsilon` limits a part's nonzeros.
     """
@@ -262,7 +262,8 @@ class EdgeJob(RefiningJob):
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
         """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
-        `first`: whether lower efforts make this start too; their last steps run in between.
+        If `first`, lower efforts make this start too: the last steps of such an effort run after
+        as many splits as it makes.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
@@ -320,7 +321,7 @@ class EdgeJob(RefiningJob):
                 population[population.index(worse)] = child
 
     def combined(self, one: Member, two: Member, number: int) -> Member:
-        """Combine two owners by a V-cycle on the fine-grain hypergraph; `number`: for the seed."""
+        """Combine two owners by a V-cycle on the fine-grain hypergraph; `number` varies seeds."""
         begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])
         sweeps = Sweeps(replace(self.limits, weights=nets.weight), rng, self.deadline)

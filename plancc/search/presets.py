@@ -70,7 +70,7 @@ KIND_NUMBERS = {"hubs": HUBS, "wide": WIDE, "even": EVEN, "dense": EVEN, "thin":
 
 @dataclass(frozen=True)
 class Starts:
-    """Tuned parameters of a search for owners of rows: of its starts, and of the next sweeps."""
+    """Tuned parameters of a search for owners of rows: of starts, and of the sweeps after them."""
 
     # A start that balances only the tightest constraint is tried if the constraint's limit leaves
     # room for this many average vertices: with less room, METIS often cuts several times as much

@@ -543,7 +543,7 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Refine owners for the objective, or combine them with the owners `other`.
 
-        `other`: only for the expected volume. `cycles`: V-cycles; None: the default of the pass.
+        `other` is only for the expected volume. `cycles`: number of V-cycles; None: as preset.
         """
         begin = wall_seconds()
         if self.expectation is None:

@@ -75,7 +75,7 @@ class LocalData:
 
     @property
     def where(self) -> Any:
-        """Argument `where` of `Network.standardized`: `row_type`, or else `first_column`."""
+        """Argument `where` of `Network.standardized`: `row_type`; if None, `first_column`."""
         return self.first_column if self.row_type is None else self.row_type
 
     @cached_property
@@ -192,7 +192,7 @@ def _labels(
 ) -> tuple[npt.NDArray[Any], int, int]:
     """Return the rank's labels or targets, or random classes, and two numbers. Collective.
 
-    The numbers are classes (or columns of targets), and vertices (or 0 for targets).
+    They are the number of classes (or columns of targets), and of vertices (0 for targets).
     """
     data = part.vertex_data
     if data.targets is not None:

@@ -116,7 +116,7 @@ class Learner:
         return data.target.share_of_loss(*learnt, data.totals["train"])
 
     def _is_repeated(self, view: View, data: LocalData) -> bool:
-        """Whether `gradients` is recorded once and replayed, as it is the same in every step."""
+        """Whether `gradients` replays a recorded CUDA graph, as all steps run the same kernels."""
         return (
             data.labels.device.type == "cuda"
             and len(data.labels) <= SMALL
@@ -198,7 +198,8 @@ class Learner:
     def _end_diverged(self, loss: float, where: str, view: View, data: LocalData) -> None:
         """Raise PlanccError on all ranks, with the reason why the loss is not finite. Collective.
 
-        Weights that are not finite on all ranks alike mean a diverged training, not a wrong rank.
+        If no rank's weights are finite, training has diverged; if only some ranks' weights are not
+        finite, these ranks are at fault.
         """
         held = [data.features, *(x for x in (view.x, view.fixed) if x is not None)]
         whole = [

@@ -191,7 +191,7 @@ class Validation:
     """The best validation loss so far, and the weights that reached it.
 
     Attributes:
-        loss: The best loss or, for another followed metric, a number that falls.
+        loss: The best loss or, if another metric is followed, a number that falls as it improves.
         epoch: Number of epochs after which the best loss was reached.
         since: Number of evaluations since the best evaluation.
         drops: How often `PLATEAU` evaluations in a row did not improve the loss.

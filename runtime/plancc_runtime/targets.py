@@ -73,7 +73,7 @@ class Target(ABC):
 
     @abstractmethod
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
-        """Return sums over own vertices for `scores`; the first is own share of the mean loss."""
+        """Return sums over own vertices that `scores` needs; first, own share of the mean loss."""
 
     @abstractmethod
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:

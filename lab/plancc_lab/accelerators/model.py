@@ -71,7 +71,7 @@ def gcn_aggregations(
 ) -> Aggregations:
     """Return the aggregations of one epoch of a GCN, forward and backward.
 
-    Dropout masks forward aggregations, ReLU backward aggregations (Wan et al. 2025, section 3.2.1).
+    Forward, the mask is dropout's; backward, it is ReLU's (Wan et al. 2025, section 3.2.1).
     The first layer has no backward pass, and the last of the widths `dims` is not aggregated.
     """
     return Aggregations(vertices, nonzeros, (*dims[:-1], *dims[1:-1]), mask_density)
@@ -104,7 +104,7 @@ class AcceleratorEstimate:
         features, adjacency: Bytes of H, and of A, that are read from memory.
         outputs: Bytes of Z and of the mask that are read or written.
         compute_seconds, memory_seconds: Seconds of the adders alone and of the memory alone.
-        seconds: Seconds of adders and memory together.
+        seconds: Seconds in total; adders and memory may overlap.
     """
 
     additions: float

@@ -41,7 +41,7 @@ class RecordedClock(Clock):
 
     Attributes:
         events (list of (phase, begin, end)): Intervals in which a phase ran without interruption.
-        stages (list of (stage, begin, end)): Stages such as "layer 1 forward", with all `events`.
+        stages (list of (stage, begin, end)): Stages, such as "layer 1 forward", of several events.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -205,7 +205,7 @@ class RecordingTransport(LocalTransport):
             self._keeps = before
 
     def keep(self, filled: Sequence[Buffer], moves: bool) -> None:
-        """Record the integers that arrived in `filled`; without `moves`, fill in recorded ones."""
+        """Record the integers that arrived in `filled`; unless `moves`, restore recorded ones."""
         if not self._keeps:
             return
         whole = [buffer for buffer in filled if str(buffer.dtype).endswith(("int32", "int64"))]
@@ -247,7 +247,7 @@ class RecordingTransport(LocalTransport):
 
 
 class _RecordedChannel(LocalChannel):
-    """A channel that records its rounds; messages are received in the order of the receives."""
+    """A channel that records its rounds; messages arrive in the order of the list `receives`."""
 
     _transport: RecordingTransport
 

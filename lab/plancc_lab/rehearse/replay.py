@@ -353,7 +353,7 @@ class _Round:
 
 
 class _ReplayEnd(NamedTuple):
-    """One end of a message; `what` is its bytes at the sender, and a receive at the receiver."""
+    """One end of a message; `what` is the number of bytes (sender) or of the buffer (receiver)."""
 
     round: _Round
     time: float

@@ -64,7 +64,7 @@ class Approximation:
             raise InputError(f"`fold` {self.fold} needs an edge plan; {tables.name} has {has}")
 
     def passes(self, passes: Sequence[str]) -> list[str]:
-        """Return the allowed `passes`; late partial sums, of a layer's inputs, exclude "order"."""
+        """Return the `passes` that are allowed: without "order" if partial sums arrive late."""
         return [name for name in passes if self.fold != "delayed" or name != "order"]
 
     def note(self) -> str:

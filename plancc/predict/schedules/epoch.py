@@ -180,7 +180,7 @@ class Scheduler(ABC):
 
 
 def moving(step: Step, works: Works) -> Iterator[tuple[str, Work]]:
-    """Yield (step, work) if a step of a program sends rows, with copying or adding the rows."""
+    """Yield (step, work) of a step that sends rows: its messages, and copying or adding rows."""
     moved = works.get(step.name, ()) if step.moves else ()
     for work in moved[::-1] if isinstance(step, ScatterAdd) else moved:
         # Nothing moves within one rank, but a run counts the words of a sum of one rank.

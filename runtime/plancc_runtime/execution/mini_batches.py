@@ -471,7 +471,7 @@ class MiniBatches(FullBatch):
     ) -> tuple[BatchStep, tuple[int, ...]]:
         """Execute one step; return its result, and numbers that this rank counted. Collective.
 
-        The numbers are the `fields` of method `epoch`, then the number of correct targets.
+        The numbers are those that `epoch` names in `fields`, then the number of correct targets.
         """
         view, batch, share = self.batch(number, data)
         blocks = share.local.blocks

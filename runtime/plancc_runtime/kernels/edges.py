@@ -86,7 +86,7 @@ class Pattern:
         """Return the pattern of CSR arrays; unsorted and repeated columns are allowed.
 
         InputError if a column is outside of the matrix, since kernels do not check columns again.
-        `native` says whether numba kernels run; by default on CPUs.
+        `native` says whether numba kernels run; None: they run on CPUs only.
         """
         if len(column) and not 0 <= column.min() <= column.max() < num_columns:
             raise InputError(f"a column of the pattern is not between 0 and {num_columns - 1}")
@@ -186,7 +186,8 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
 def first_maximum(pattern: Pattern, x: Tensor) -> Tensor:
     """Return, for each row and feature, the nonzero (i, j) with the largest x[j]: integer[m, d].
 
-    Position in CSR order, the first of equal values; -1 in empty rows. NaN counts as largest.
+    The result holds positions in CSR order, and -1 for empty rows. Of equal values, the first is
+    taken; NaN counts as largest.
     """
     side, d = pattern.rows, x.shape[1]
     out = side.index.new_full((len(side), d), -1)

@@ -154,7 +154,7 @@ def blocks_of(block: Block, resources: Resources) -> Blocks:
 def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_matrix]:
     """Return the nonzeros of the local rows ``first:end`` in own columns and in halo columns.
 
-    csr_matrix[rows, own columns] and, transposed, csr_matrix[halo rows, rows].
+    The second matrix is transposed. Shapes: [rows, own columns] and [halo rows, rows].
     """
     row_ptr, (n, num_halo) = block.row_ptr[first : end + 1], (block.num_inputs, block.num_halo)
     if num_halo:

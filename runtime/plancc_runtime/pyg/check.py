@@ -256,7 +256,7 @@ class _Passes(NamedTuple):
 
     Attributes:
         outputs: Outputs of all layers.
-        gradients: Gradient of every argument, with the kind of its entries, or None.
+        gradients: For every argument, the kind of its entries (None: no kind), and its gradient.
     """
 
     outputs: list[_Output]

@@ -225,7 +225,7 @@ class TorchTransport(Transport):
 
 
 class _HostChannel(Channel):
-    """A channel over gloo; the rank waits for its receives in the order of the buffers."""
+    """A channel over gloo; the rank waits for messages in the order of `receives`."""
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
