@@ -170,7 +170,7 @@ def even_tables(
     grid: Grid | None = None,
     speeds: npt.NDArray[np.float64] | None = None,
 ) -> Tables:
-    """Return tables of parts without exchange, of equal sizes or in proportion to `speeds`."""
+    """Return `Tables` of parts without messages; sizes are equal, or proportional to `speeds`."""
     nobody = np.zeros(0, np.int32)
     return Tables(
         name=name,

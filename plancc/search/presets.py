@@ -272,7 +272,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class MemoryTerms:
-    """Measured bytes of Python, METIS and other libraries, and the share of memory for a search."""
+    """Measured bytes of Python, METIS and others; share of free memory that a search may take."""
 
     # Python with its libraries, half of it code, with kernels and a partitioner's child process.
     interpreter: int = 215_000_000
