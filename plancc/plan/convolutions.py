@@ -126,7 +126,7 @@ class ConvOptions:
         return found
 
     def _transposed(self, forward: Steps) -> Steps:
-        """Return steps that compute what `forward` computes, with the backward pass as adjoint."""
+        """Return equivalent steps, whose adjoints are the steps of the backward pass."""
         return forward
 
     def with_order(self, order: str) -> Self:

@@ -142,7 +142,7 @@ def tables_of_sizes(
     grid: Grid | None = None,
     boundary: Boundary | None = None,
 ) -> Tables:
-    """Return tables of equal parts; without `boundary`, halo rows are as in a random matrix."""
+    """Return `Tables` of equal parts; without `boundary`, with a random matrix's halo rows."""
     tables = even_tables(name, sizes.vertices, sizes.nonzeros, num_parts, grid)
     if not sends_rows(grid):
         return tables
@@ -156,7 +156,7 @@ def random_boundary(vertices: int, nonzeros: int, num_parts: int) -> float:
     """Return the expected number of halo rows per own row of a random partition into p parts.
 
     A column has d = nonzeros / vertices - 1 nonzeros off the diagonal, so ``(p - 1) (1 - (1 - 1 /
-    p)^d)`` other parts need a row. Unequal columns give fewer halo rows.
+    p)^d)`` other parts need a row. If d differs between columns, there are fewer halo rows.
     """
     degree = nonzeros / vertices - 1
     return (num_parts - 1) * (1 - (1 - 1 / num_parts) ** degree)

@@ -1,7 +1,7 @@
 """Kernels that cluster vertices by label propagation, and build the graph of clusters.
 
 A *link* leads from a vertex to a neighbour, and has a cost. The links along rows and along columns
-are separate lists, to save memory; a neighbour in both lists counts twice.
+are separate lists, to save memory; a neighbour in both lists has two links.
 """
 
 from __future__ import annotations
