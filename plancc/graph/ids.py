@@ -174,7 +174,7 @@ def number(
     place: Callable[[int], str] | None = None,
     names: Names | None = None,
 ) -> Numbered:
-    """Return vertex numbers for the ids of an edge list, int64[edges >= 1].
+    """Return vertex numbers for the ids of an edge list with at least one edge.
 
     With `num_vertices` or `keep_ids`, ids are vertex numbers; otherwise the vertices are the ids
     that occur, ascending. Ids index `names`, if given. ``place(edge)`` is a phrase for messages.

@@ -454,9 +454,9 @@ def withheld(links: SplitLinks, disjoint: float, seed: int) -> tuple[SplitLinks,
 
 
 def without(graph: Graph, pairs: Pair, first: int = 0) -> Graph:
-    """Return the graph, whose row 0 is vertex `first`, without edges ``pairs[0]`` to ``pairs[1]``.
+    """Return the graph without the edges from ``pairs[0]`` to ``pairs[1]``.
 
-    In an undirected graph, the reverse edges are left out too.
+    Row 0 of the graph is vertex `first`. An undirected graph also loses the reverse edges.
     """
     known = np.sort(link_keys(pairs, graph))
     ends = np.stack([graph.indices, first + graph.nonzero_rows()])

@@ -136,7 +136,7 @@ class Archive(Mapping[str, Array]):
         return self[key]
 
     def integers(self, key: str, length: int | None = None) -> npt.NDArray[np.integer]:
-        """Return the array `key`, `length` integers (None: any number); or raise InputError."""
+        """Return the array `key` of `length` integers (None: any number), or raise InputError."""
         value = check_integers(self[key], f"{self.name}: key '{key}'")
         if length is not None and len(value) != length:
             rule = f"must have {length} entries, not '{len(value)}'"

@@ -113,8 +113,8 @@ def id_column(
 ) -> str | None:
     """Return the name of the column of row ids; None if rows are in the order of the vertices.
 
-    A column that holds every vertex's id once, but has no usual name and another order, is an
-    InputError.
+    Raise InputError if a column without a usual name holds every vertex's id once, but in another
+    order.
     """
     vertices = ids_of(graph)
     rest = {name: each for name, each in columns.items() if each is not None and name not in taken}
@@ -172,7 +172,7 @@ def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
 def _share_named(column: Any, vertices: npt.NDArray[Any]) -> float:
     """Return the share of the vertices whose ids occur in a column.
 
-    The share is 0 without distinct ids, and 1 if all ids are larger or smaller by 1 (`_shift`).
+    It is 0 if an id is repeated, and 1 if all ids are larger, or all smaller, by 1 (`_shift`).
     """
     kinds = "S" if are_names(vertices) else "iuf"
     if column.ndim != 1 or not len(vertices) or column.dtype.kind not in kinds:
@@ -276,7 +276,7 @@ def has_choice(graph: Graph) -> bool:
 
 
 def reading_advice(rows: int, graph: Graph) -> str:
-    """Return advice, after a colon, to read the graph with `rows` vertices; "" if there is none."""
+    """Return ": " and advice how to read the graph so that it has `rows` vertices, or ""."""
     if not has_choice(graph):
         return ""
     ids, count = graph.original_ids, graph.num_vertices

@@ -54,7 +54,7 @@ class Ahead(NamedTuple):
 
 
 def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
-    """Find the nonzeros of every column whose row has a higher rank; return them as `Ahead`."""
+    """Find, in every column j, the nonzeros of rows with a higher `rank` than j, as `Ahead`."""
     start = np.cumsum(in_column) - in_column
     end = start.copy()
     width = np.int32 if len(indices) < 2**31 else np.int64

@@ -361,7 +361,7 @@ class Sweeps:
         *,
         other: Owner | None = None,
     ) -> State:
-        """Run one V-cycle; return the finest level's state, which may be worse or unbalanced.
+        """Run one V-cycle; return its result, which may be unbalanced or worse than `owner`.
 
         `refine` changes the state of every level, coarsest first; None: `anneal`, then `cut`. With
         `other`, clusters stay within parts of both partitions (the combine operator of evolutionary

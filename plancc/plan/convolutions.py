@@ -126,7 +126,7 @@ class ConvOptions:
         return found
 
     def _transposed(self, forward: Steps) -> Steps:
-        """Return steps that compute what `forward` computes, with the backward pass as adjoint."""
+        """Return steps equivalent to `forward`, whose adjoints make up the backward pass."""
         return forward
 
     def with_order(self, order: str) -> Self:

@@ -123,7 +123,7 @@ class _RowOrder(NamedTuple):
 def _lower_rows(
     matrix: Graph, order: _RowOrder, column: Int32Array, value: npt.NDArray[np.floating]
 ) -> tuple[Int64Array, _Chunks]:
-    """Write `column` and `value` of a row plan; return its `row_ptr`, and the received rows."""
+    """Fill the arrays `column` and `value` of a row plan; return `row_ptr` and receive sets."""
     assert matrix.values is not None
     indptr, indices, values = matrix.indptr, matrix.indices, matrix.values
     part_ptr, position = order.part_ptr, order.position

@@ -216,7 +216,7 @@ class Overlap:
     """How much of the time of messages is hidden, because products are computed meanwhile.
 
     Attributes:
-        communication: Hidden share, 0..1, of the shorter of two times: messages, own rows' product.
+        communication: Hidden share, 0..1, of the shorter time: of messages or own rows' product.
     """
 
     communication: float = 0.0

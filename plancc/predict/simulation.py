@@ -14,7 +14,7 @@ slowest rank. An operation takes this time:
                   also takes bytes / stream to read and write its rows.
     elementwise   bytes / stream
     batch         seconds per drawn block, row and nonzero. If ranks draw without messages, and
-                  have two cores each, only time beyond the previous step is added.
+                  have two cores each, only the time beyond that of all other steps is added.
 
 Late messages add only the time by which they take longer than all other steps together. Compute
 time and overhead are divided by the rank's speed. Numbers of 8 bytes take twice as long as float32.

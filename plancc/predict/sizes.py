@@ -143,7 +143,7 @@ def tables_of_sizes(
     grid: Grid | None = None,
     boundary: Boundary | None = None,
 ) -> Tables:
-    """Return tables of equal parts; without `boundary`, halo rows are as in a random matrix."""
+    """Return `Tables` of equal parts; without `boundary`, with a random matrix's halo rows."""
     tables = even_tables(name, sizes.vertices, sizes.nonzeros, num_parts, grid)
     if not sends_rows(grid):
         return tables
@@ -157,7 +157,7 @@ def random_boundary(vertices: int, nonzeros: int, num_parts: int) -> float:
     """Return the expected number of halo rows per own row of a random partition into p parts.
 
     A column has d = nonzeros / vertices - 1 nonzeros off the diagonal, so ``(p - 1) (1 - (1 - 1 /
-    p)^d)`` other parts need a row. Unequal columns give fewer halo rows.
+    p)^d)`` other parts need a row. If d differs between columns, there are fewer halo rows.
     """
     degree = nonzeros / vertices - 1
     return (num_parts - 1) * (1 - (1 - 1 / num_parts) ** degree)
@@ -171,7 +171,7 @@ def even_tables(
     grid: Grid | None = None,
     speeds: npt.NDArray[np.float64] | None = None,
 ) -> Tables:
-    """Return tables of parts without exchange, of equal sizes or in proportion to `speeds`."""
+    """Return `Tables` of parts without messages; sizes are equal, or proportional to `speeds`."""
     nobody = np.zeros(0, np.int32)
     return Tables(
         name=name,

@@ -376,7 +376,7 @@ class RowJob(RefiningJob):
         return self.record.add(step, seconds, self.member_of(state))
 
     def member_of(self, state: State, by_volume: bool = False) -> Member:
-        """Return the owners of a state with their figures; `by_volume`: `value` is the volume."""
+        """Return a state's owners with figures; if `by_volume`, `Member.value` is the volume."""
         rows, owners = volume(self.nets, state), Owners(state.owner)
         value: float = rows
         if self.expectation is not None and not by_volume:

@@ -94,8 +94,8 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
     """Return the limits for a start that balances only the tightest constraint, or None.
 
-    None for equally tight constraints, for hubs (whose weights differ too much), and if a part's
-    slack is below the weight of `Starts.least_slack` average vertices.
+    It is None if constraints are equally tight, if there are hubs (whose weights differ too much),
+    or if a part's slack is below the weight of `Starts.least_slack` average vertices.
     """
     first, *others = sorted(limits.apart(), key=lambda each: float(each.epsilon[0]))
     slack = first.epsilon[0] * len(degree) / limits.num_parts

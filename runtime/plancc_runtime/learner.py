@@ -46,7 +46,7 @@ class Learner:
     """The network of a run with its optimiser; its methods train and evaluate the network.
 
     Attributes:
-        is_trained: Whether steps have changed the weights, also before the run resumed.
+        is_trained: Whether steps have changed the weights, in this run or the run it resumes.
         exchanges: Whether the method `scores` sends messages other than all-reduces.
     """
 

@@ -77,7 +77,7 @@ class Target(ABC):
 
     @abstractmethod
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return the scores of a split, by field of `results.Scores`, from all ranks' `count`."""
+        """Return a split's scores, by field of `results.Scores`; `counts`: sum of all `count`."""
 
     @staticmethod
     @abstractmethod
@@ -241,7 +241,7 @@ class ManyClasses(ClassTarget):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return "class", uint8[n, classes], for probabilities above 0.5, and "probability"."""
+        """Return "class" (uint8, 1 for probabilities above 0.5) and "probability": [n, classes]."""
         return {"class": (outputs > 0).byte(), "probability": torch.sigmoid(outputs)}
 
     @staticmethod

@@ -104,7 +104,7 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def recorded(self, moves: bool) -> Iterator[list[Step]]:
-        """Record the steps of the statements, with a barrier at their end.
+        """Record the steps in a ``with`` block, with a barrier at its end.
 
         If `moves`, messages are really sent: all ranks must enter the context, and compute one
         after the other. If not, the context must be inside `alone`.

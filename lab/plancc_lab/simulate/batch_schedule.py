@@ -144,9 +144,10 @@ class LiveBatch(Live):
     """The rows, nonzeros and messages of a step of a row plan on a mini-batch.
 
     Attributes:
-        told: Words of each round that tell owners which rows are needed; empty if all ranks draw.
+        told: Words of each round that tell owners which rows are needed; empty if all ranks draw
+            the whole batch.
         counted: Whether the ranks sum the number of targets in an all-reduce.
-        draw: Amounts of work to draw the batch and to build its blocks.
+        draw: How much work it is to draw the batch and to build its blocks.
     """
 
     scheduler: ClassVar[type[RowScheduler] | None] = BatchScheduler

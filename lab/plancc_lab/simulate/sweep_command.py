@@ -91,7 +91,7 @@ def refuse(given: dict[str, Any]) -> None:
 
 
 def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) -> None:
-    """Predict all cells of a sweep, and print its table; `given` includes the seed."""
+    """Predict all cells of a sweep, and print its table; `given` has the command's options."""
     import plancc
     from plancc.graph.normalize import normalize
     from plancc_lab.contenders import parse_numbers

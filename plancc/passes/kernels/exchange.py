@@ -64,7 +64,7 @@ class Scratch(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def chains(vertices: Any, owner: Any, num_parts: int) -> Any:
-    """Return lists of the vertices in `vertices` for every part (`Chains`), in reverse order."""
+    """Return `Chains`: for every part, a list of its vertices in reverse order of `vertices`."""
     first = np.full(num_parts, -1, dtype=np.int32)
     after = np.full(len(owner), -1, dtype=np.int32)
     before = np.full(len(owner), -1, dtype=np.int32)

@@ -156,8 +156,8 @@ def cover(cut: Cut) -> Any:
 def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
     """Return whether an alternating path from the other side reaches each vertex, bool[m].
 
-    The starts' side has the neighbours ``ends[ptr[x]:ptr[x + 1]]``. `mate` matches the vertices of
-    the reached side.
+    `starts` says which vertices of the other side begin paths. Vertex x there has the neighbours
+    ``ends[ptr[x]:ptr[x + 1]]``; vertex y here is matched with ``mate[y]``.
     """
     found, queue = np.zeros(len(mate), dtype=np.bool_), np.empty(len(starts), dtype=np.int64)
     tail = 0

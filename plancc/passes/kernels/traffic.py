@@ -154,7 +154,7 @@ def _row_price(q: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _fee(q: int, m: int, more: int, flow: Any, tariff: Any) -> float:
-    """Return the fee for one row more (`more` is 0) or less (-1) in the message from q to m."""
+    """Return the fee of the next row (`more` is 0) or last row (-1) of the message from q to m."""
     at = flow.pair[0, q, m] + more
     return tariff.fees[max(0, min(at, len(tariff.fees) - 1))]
 

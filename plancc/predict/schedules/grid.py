@@ -259,7 +259,7 @@ def blocks_of(tables: Tables) -> Int64Array:
     """Return the number of nonzeros of each part in each piece: int64[num_parts, pieces].
 
     Without `Tables.blocks`, a part's nonzeros are spread evenly over the pieces; in "1.5d", in
-    proportion to the parts of a piece.
+    proportion to each piece's number of parts.
     """
     if tables.blocks is not None:
         return tables.blocks

@@ -77,7 +77,7 @@ class LinkTables:
         return found
 
     def works(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for link prediction in both passes; outputs have `width` columns."""
+        """Yield (step, work) of link prediction, forward and backward; outputs have this width."""
         moved = [PointToPoint(each, width) for each in (self.fixed, self.drawn)]
         moved += [each.reversed() for each in moved]
         moved += [

@@ -75,7 +75,7 @@ class Drawn:
 
 
 def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Drawn:
-    """Return the sampler and population (without pattern) of mini-batches. Not collective.
+    """Return the sampler of mini-batches, and the vertices to draw from. Not collective.
 
     Options that the user leaves out have the values for which the plan was compiled.
     """

@@ -1,7 +1,8 @@
 """Epochs in mini-batches.
 
 With the pass `constant`, halo features are fetched once, before the first step; if memory is short,
-only the most used. If no dropout changes the features X, A X is computed before the step.
+only those used most. If no dropout changes a mini-batch's features X, A X is computed before its
+step.
 
 With `overlap`, mini-batches are made in two stages: during step k, the features of batch k + 1 are
 fetched, and batch k + 2 is drawn. If every rank draws whole batches, ranks with several cores draw

@@ -20,8 +20,8 @@ def numbered(device: torch.device) -> torch.device:
 class SparseMatrix(ABC):
     """A sparse matrix A[m, n], stored for products with dense blocks.
 
-    The arrays of `matrix` may be kept, and must not change. `dtype` is the type of values, x and
-    out.
+    A kernel may keep the arrays of `matrix`, so they must not change. `dtype` is the type of the
+    values of A, and of x and `out` in products.
 
     Attributes:
         name: Name of the kernel in `KERNELS`.

@@ -248,7 +248,7 @@ class Block(WithColumns):
 def _edges(row_ptr: Any, column: Any, diagonal: Any) -> Any:
     """Return row pointers without the diagonal, and whether each nonzero is kept.
 
-    `diagonal` has the column of every own row's diagonal; later rows have none.
+    `diagonal` has the column of every own row's diagonal; rows after the own rows have none.
     """
     new_ptr = np.zeros(len(row_ptr), dtype=np.int64)
     kept = np.empty(len(column), dtype=np.bool_)

@@ -360,7 +360,7 @@ def _on(resources: Resources, rows: npt.NDArray[np.integer]) -> Tensor:
 
 @dataclass(eq=False)
 class _Turns:
-    """Rows that one bin has received in one layer, and rows that are in flight.
+    """Rows that the vertices of one bin have received in one layer, and rows in flight.
 
     Attributes:
         up, down: Buffers: partial sums to roots (own rows), totals to leaves (copies); or None.

@@ -1,6 +1,6 @@
 """A network of convolutions, with dropout, norms, activations and residuals between them.
 
-Layers apply dropout, convolution, norm, activation, residual; the last only the first two.
+Layers apply dropout, convolution, norm, activation, residual; the last layer, only the first two.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def recomputed(
 class _Layer:
     """Layer k of a network (counted from 0), as functions to call before and after its exchange.
 
-    With a residual, every method but `finish` also returns the layer's input rows, at the end.
+    With a residual, the last results of every method but `finish` are the layer's input rows.
     """
 
     def __init__(

@@ -462,7 +462,7 @@ class Distributed(nn.Module):
 
 
 def _fetching(layer: nn.Module, rules: TorchRules, names: str) -> Any:
-    """Return a hook that fetches the halo rows which the layer's messages read at sources.
+    """Return a hook that fetches halo rows: the sources' features that a layer's messages read.
 
     `names` is the attribute of the layer that lists the arguments of its message function.
     """

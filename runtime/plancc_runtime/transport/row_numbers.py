@@ -149,7 +149,8 @@ class RowBits:
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
         """Send which rows this rank will send; return which rows it will receive. Collective.
 
-        Rows are ascending positions among all rows that this rank sends, or receives.
+        Rows that it sends are ascending positions among all rows of `exchange.send`; rows that it
+        receives, among those of `exchange.receive`.
         """
         if self._transport.size == 1:
             return rows

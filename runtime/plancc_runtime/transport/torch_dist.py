@@ -205,9 +205,9 @@ class TorchTransport(Transport):
 
     @contextmanager
     def queued(self) -> Iterator[Callable[[], None]]:
-        """Queue work of the statements in a separate stream, after all work queued before.
+        """Queue the work of a ``with`` block in a separate stream, after all work queued before.
 
-        Yields a function: work that is queued after its call waits for the statements' work.
+        Yields a function: work that is queued after its call waits for the block's work.
         """
         if self._stream is None:
             self._stream = torch.cuda.Stream()
