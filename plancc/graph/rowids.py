@@ -247,7 +247,7 @@ def warn_of_order(graph: Graph, where: str) -> None:
         return
     if in_file if are_names(ids) else (np.diff(ids) != 1 if in_file else np.diff(ids) < 0).any():
         order = f"in the graph's order of vertices ({_first(ids)})"
-        warn(f"{where}rows without ids are read {order}; if this is wrong, give a key or column id")
+        warn(f"{where}rows without ids are read {order}; if wrong, give a key or column 'id'")
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:

@@ -127,7 +127,7 @@ def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> d
             if rows != (count,):
                 told = f"{key} of type '{shown(kind)}' have {sum(rows):,} rows"
                 cure = f"{HEAD} says {count:,} vertices; give every vertex one row"
-                raise InputError(f"{files[key]}: {told}, and {cure}")
+                raise InputError(f"{files[key]}: {told}, but {cure}")
     return found
 
 
