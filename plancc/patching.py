@@ -213,7 +213,7 @@ def _before(plan: Plan, graph: Graph) -> Int64Array:
     of_graph_are, of_plan_are = are_names(graph.original_ids), are_names(plan.original_id)
     if of_graph_are != of_plan_are:
         names, numbers = ("graph", "plan") if of_graph_are else ("plan", "graph")
-        raise InputError(f"the {names} has names as ids, the {numbers} numbers; compile the graph")
+        raise InputError(f"the {names} has names as ids, the {numbers} has not; compile the graph")
     _, (ids, known) = _ids(
         (graph.num_vertices, graph.original_ids, graph.types),
         (plan.num_vertices, plan.original_id, plan.header.types),

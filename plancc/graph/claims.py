@@ -263,4 +263,4 @@ def warn_of_two_sides(where: str, names: Sequence[str], u: IntArray, v: IntArray
         first, second = (f"'{shown(name, 40)}'" for name in names)
         told = f"share one id space: {both:,} ids occur in both, and each is one vertex"
         cure = "a folder with a types.toml keeps them apart (docs/use/types.md)"
-        warn(f"{where}: columns {first} and {second} {told}; if they are two types, {cure}")
+        warn(f"{where}: columns {first} and {second} {told}; if they hold two types, {cure}")

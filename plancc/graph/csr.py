@@ -171,7 +171,7 @@ class MappedGraph:
                 key = columns * np.int64(len(self.types.relations)) + of
             if (k := first_true(~self.types.fits(rows, columns, of))) is not None:
                 entry = f"row {rows[k]}, column {columns[k]}: the entry"
-                raise InputError(f"{self.folder}: {entry} fits no relation between its types")
+                raise InputError(f"{self.folder}: {entry} fits no relation between its ends")
             list_edges(rows, columns, of)
         if not is_canonical(indptr, key, values):
             told = "the columns of a row do not ascend, or some values are zero"

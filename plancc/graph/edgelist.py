@@ -253,7 +253,7 @@ class EdgeListEntries(PiecewiseEdges):
         where = self.where
         if table.claims.sides is not None and not by_number:
             cure = "compile it on one rank, without `memory`"
-            raise InputError(f"{where}: a list of two id spaces ('bip') must be read whole; {cure}")
+            raise InputError(f"{where}: edges in two id spaces ('bip') must be read whole; {cure}")
         below = np.setdiff1d(np.union1d(*self.sides), self._first[:2])
         named = table.ends or self._columns or not len(below)
         if not named and first_line(self._first, self.most - 1, [below], is_table=False)[0]:

@@ -200,8 +200,8 @@ def number(
     found = _compact(u, v, largest)
     if found.num_vertices != largest - smallest + 1:
         others = "" if largest >= SPARSE * found.num_vertices else (
-            f": `keep_ids` or `num_vertices` {largest + 1} keeps the other ids"
-            f"{', and 0' * (smallest == 1)}"
+            f": `keep_ids` or `num_vertices` {largest + 1} makes vertices of all ids"
+            f"{', even of 0' * (smallest == 1)}"
         )  # fmt: skip
         warn(f"{where}: {found.num_vertices:,} vertices occur; ids go up to {largest:,}{others}")
     return found

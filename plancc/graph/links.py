@@ -235,7 +235,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
         raise InputError(f"{where}there are no training links (array train)")
     if len(per_link) > 1:
         counts = " and ".join(map(str, sorted(per_link)))
-        cure = "(0: shared by a split): give both splits the same number"
+        cure = "(0: a split shares its negatives): give both splits the same number"
         raise InputError(f"{where}the links have {counts} negatives each {cure}")
     if sum(each.shape[1] for each in pairs.values()) > MOST_LINKS:
         raise InputError(f"{where}there are more than {MOST_LINKS} links and negatives")
@@ -384,7 +384,7 @@ def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator)
         number, every = np.minimum(number, (source - target - 1) % n * n + target), every // 2
     number = np.sort(number)
     if size > (free := every - len(number)):
-        told = f"{size:,} negatives are needed, and {free:,} pairs of vertices have no edge"
+        told = f"{size:,} negatives are needed, but only {free:,} pairs of vertices have no edge"
         cure = "give smaller shares (`link_split`), or links with negatives (`links`)"
         raise InputError(f"{graph.source.name}: {told}; {cure}")
     place = random.choice(free, size, replace=False)

@@ -41,7 +41,7 @@ class ReadGraph:
             both = np.count_nonzero((self.times.first < begins) & (self.times.last >= begins))
             if both:
                 edges = f"{both:,} training edges are listed before time {begins:.15g}, where"
-                told = f"{edges} validation and test begin, and again from then on"
+                told = f"{edges} validation and test begin, and again later"
                 cure = "give every edge once, or read the edges without weights (`pattern`)"
                 where = f"{self.graph.source.name}: `link_times`"
                 raise InputError(f"{where}: {told}, so their weights are sums of both; {cure}")

@@ -132,7 +132,7 @@ def id_column(
         if not are_in_order(column, vertices):
             told = f"column {show(name)} holds every vertex once, not in the graph's order"
             cure = f"call it 'id', or give `keys` id={name}, if rows belong to these vertices"
-            raise InputError(f"{where}: {told}; {cure}; `keys` id= keeps the order of the rows")
+            raise InputError(f"{where}: {told}; {cure}; if not, give `keys` with an empty id: id=")
         if are_names(vertices):
             return name
     return None
@@ -247,7 +247,7 @@ def warn_of_order(graph: Graph, where: str) -> None:
         return
     if in_file if are_names(ids) else (np.diff(ids) != 1 if in_file else np.diff(ids) < 0).any():
         order = f"in the graph's order of vertices ({_first(ids)})"
-        warn(f"{where}rows without ids are read {order}; a key or column 'id' gives their vertices")
+        warn(f"{where}rows without ids are read {order}; if wrong, give a key or column 'id'")
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:

@@ -180,7 +180,7 @@ def _warn_of_folders(where: str) -> None:
     if named := sorted(
         {name for part in parts for name in re.findall(r"([^/\\]+)=[^/\\]*[/\\]", part)}
     ):
-        warn(f"{where}: ignored: columns {', '.join(map(show, named))} in names of folders")
+        warn(f"{where}: ignored: columns {', '.join(map(show, named))}, given by folder names only")
 
 
 def _source(where: str, names: Sequence[str]) -> Source:

@@ -170,7 +170,7 @@ def _weights(
             values = values[:, 0]
         if name != "edge_weight" and (values.ndim == 2 or taken[0]):
             columns = values.shape[1] if values.ndim == 2 else 1
-            kept = "('edge_weight'); `edge_features` source keeps them all"
+            kept = "('edge_weight'); to keep them all, set `edge_features` to source"
             warn(f"{where}: '{name}' has {columns} columns and {LEFT_OUT} {kept}")
             continue
         if values.shape != (edges,):
@@ -187,7 +187,7 @@ def _weights(
         and not str(name).endswith("index")
     ]
     if others:
-        warn(f"{where}: ignored: {', '.join(others)} of edges; 'edge_weight' holds the weights")
+        warn(f"{where}: ignored: data of edges {', '.join(others)}; call weights 'edge_weight'")
     return taken
 
 

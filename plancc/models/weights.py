@@ -237,7 +237,7 @@ def _work(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
     of_nonzero = sum(dims[:-1])
     of_row = sum(d * e for d, e in pairwise(dims))
     if matrix.num_nonzeros * of_nonzero + matrix.num_vertices * of_row > MAX_TOTAL:
-        raise InputError(f"dims {dims}: the work is above {MAX_TOTAL}; choose smaller widths")
+        raise InputError(f"dims {dims}: the multiply-adds exceed {MAX_TOTAL}; give smaller widths")
     return of_nonzero * _nonzeros(matrix, balance) + of_row
 
 

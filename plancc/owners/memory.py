@@ -97,7 +97,7 @@ def needed_memory(
     if limit is None or found.peak <= limit:
         return found.peak
     stage, least = max(found.stages, key=lambda name: found.stages[name]), of("fast").peak
-    told = ["give that much"]
+    told = ["raise it"]
     if searches and least <= limit:
         told.append(f"use `effort` fast ({shown(least)})")
     if task.model.on_ranks:

@@ -139,7 +139,7 @@ def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
     tables: dict[str, type[OutputTiles | Cache]] = {"tiles": OutputTiles, "cache": Cache}
     given = [key for key in tables if key in values]
     if len(given) != 1:
-        raise InputError(f"{name}: has {len(given)} of the tables [tiles] and [cache]; give one")
+        raise InputError(f"{name}: has {len(given)} of the tables [tiles] and [cache]; give 1")
     (key,) = given
     table = values.pop(key)
     if not isinstance(table, dict):

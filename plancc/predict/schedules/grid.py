@@ -182,7 +182,7 @@ class BlockScheduler(GridScheduler):
             return self._nonzeros
         if closed:
             raise InputError(
-                f"{tables.name}: a layer that adds a diagonal to the matrix is not predicted for "
+                f"{tables.name}: layers that add a diagonal to the matrix cannot be predicted for "
                 f"grid '{grid}'"
             )
         diagonal = np.zeros_like(self._nonzeros)  # added to all rows of A, but left out here

@@ -130,7 +130,7 @@ class OverRanks(TorchFunctionMode):
         order = torch.where(ties, order, least(order))
         ties = ties & (order == bins.most(order))
         if (bins.total(ties) > 1).any():
-            refuse(call, "finds equal extremes, but only the first of them may get the gradient")
+            refuse(call, "gives the gradient to the first of equal extremes in an unknown order")
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:
