@@ -45,7 +45,7 @@ class Compilation:
         self._swallowed = False
 
     def on_start(self, event: Any) -> None:
-        """Record that numba begins to compile a kernel; numba holds its lock, and calls nest."""
+        """Record that numba begins to compile a kernel, perhaps while it compiles another."""
         if self._depth == 0:
             self.count += 1
             self._state = self._state[0], time.perf_counter(), True

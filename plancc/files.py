@@ -192,8 +192,8 @@ def remove_leftovers(
 ) -> None:
     """Remove temporary files (or folders) of processes that were killed while they wrote `path`.
 
-    Errors are ignored. Of this machine, only files of dead processes are removed; of other
-    machines, all if `alone`: no other process writes `path`.
+    Errors are ignored. Files that processes of other machines wrote are removed only if `alone`
+    promises that no other process writes `path`.
     """
     folder, name = os.path.split(os.path.realpath(path))
     stem, suffix = (name, "") if is_folder else os.path.splitext(name)

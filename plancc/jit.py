@@ -178,8 +178,8 @@ def _is_everybodys(place: Path) -> bool:
 def _temporary() -> tuple[Path, bool]:
     """Return a temporary folder to which nobody else can write, and whether it is new.
 
-    The code in the folder is executed, so the usual folder must be this user's, and closed to
-    others.
+    The code in the folder is executed. So a folder of an earlier process is used only if it is this
+    user's, and closed to others.
     """
     user = os.getuid()
     place = Path(tempfile.gettempdir(), f"plancc-kernels-{user}")

@@ -36,7 +36,7 @@ types: Any = numba_types  # its type annotations lack some names
 
 
 class Kernel(CPUDispatcher):
-    """A compiled function, for calls from Python and other kernels; parameters are as in numba."""
+    """A compiled function, for calls from Python and from other kernels."""
 
     def __init__(
         self, py_func: Any, locals: Any = None, targetoptions: Any = None, **_: Any

@@ -27,16 +27,16 @@ def available_memory(root: Path = ROOT) -> int | None:
 
 
 def give_back_at_once() -> None:
-    """Make the GNU C library return freed arrays to the system at once; do nothing for others.
+    """Make the GNU C library return freed arrays to the system at once.
 
-    By default, GNU keeps freed arrays up to 32 MiB for reuse, and memory below a block in use.
+    By default, it may keep freed arrays of up to 32 MiB. With another C library, do nothing.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 def check_memory(wanted: int, what: str) -> None:
-    """Raise InputError if source `what` needs more bytes than are left; not if this is unknown."""
+    """Raise InputError if source `what` needs more bytes than are known to be left."""
     left = available_memory()
     if left is not None and wanted > left:
         takes, has = (f"{size / 2**20:,.0f} MiB" for size in (wanted, left))
@@ -57,7 +57,7 @@ def _bytes(file: Path, name: str) -> Iterator[int]:
 
 
 def _group_limits(root: Path) -> Iterator[int]:
-    """Yield the bytes left below control groups' limits (version 1 or 2); cached files are free."""
+    """Yield the bytes left below control groups' limits (version 1 or 2), cached files included."""
     with suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -82,7 +82,7 @@ def _left(group: Path, limit: str, usage: str) -> Iterator[int]:
 
 
 def _cached(group: Path) -> int:
-    """Return the bytes of a control group's memory that are cached files, also mapped files."""
+    """Return the bytes of a control group's memory that hold cached files or mapped files."""
     cached = 0
     with suppress(OSError, ValueError):
         for line in (group / "memory.stat").read_text().splitlines():

@@ -68,9 +68,10 @@ def models_that(able: str) -> str:
 
 
 def _objective_of_others(asked: Any) -> tuple[str, str] | None:
-    """Return the models with the asked objective, and the asked model's objectives, for an error.
+    """Return names for an error: of the models that have the asked objective, and of objectives.
 
-    Return None if the asked model has the objective, or if no model has it as its own.
+    The objectives are those of the asked model. Return None if they include the asked objective,
+    or if no model's `own_objectives` do.
     """
     known, name = asked.objectives, asked.options.objective
     owners = [n for n, each in MODELS.loaded().items() if name in each.own_objectives]

@@ -150,8 +150,8 @@ def _patched(
 ) -> tuple[Owners, Record]:
     """Return owners for the changed matrix, and the record of the search.
 
-    At most the share `PatchOptions.max_moves` of the old rows changes owner. Entries of `before`,
-    int32[n], are -1 for new rows; `old` is the result of `_before`.
+    At most the share `PatchOptions.max_moves` of the old rows changes owner. `before`, int32[n],
+    has the owners in the plan, -1 for new rows; `old` is the result of `_before`.
     """
     start, limits, matrix = wall_seconds(), revision.limits, revision.matrix
     context = Context(limits, asked.seed)
@@ -196,7 +196,7 @@ def _changed(
 
 
 def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any, EdgeChanges]:
-    """Return the edges of the `patch` parameter `name` by relation (None without types)."""
+    """Return the edges in parameter `name` of `patch`. Keys are relations; without types, None."""
     if given is not None and isinstance(given, Mapping) != (types is not None):
         has = "no types; drop the relations" if types is None else "types; give edges by relation"
         raise InputError(f"`{name}`: the plan has {has}")
@@ -213,7 +213,7 @@ def _before(plan: Plan, graph: Graph) -> Int64Array:
     of_graph_are, of_plan_are = are_names(graph.original_ids), are_names(plan.original_id)
     if of_graph_are != of_plan_are:
         names, numbers = ("graph", "plan") if of_graph_are else ("plan", "graph")
-        raise InputError(f"the {names} has names as ids, the {numbers} numbers; compile the graph")
+        raise InputError(f"the {names} has names as ids, the {numbers} has not; compile the graph")
     _, (ids, known) = _ids(
         (graph.num_vertices, graph.original_ids, graph.types),
         (plan.num_vertices, plan.original_id, plan.header.types),

@@ -236,7 +236,7 @@ class Revision:
     Attributes:
         whole: The normalised matrix.
         matrix: The matrix `whole`, with parallel edges of several relations merged.
-        search: Options of the search; capacities if ranks differ in speed.
+        search: Options of the search.
         limits: For every part, the allowed weight of rows; in an edge plan, number of nonzeros.
     """
 

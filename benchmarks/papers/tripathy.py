@@ -245,7 +245,7 @@ def _communication(rows: Rows) -> Found:
 
 FIGURE_3 = Item(
     name="three-dimensions",
-    setting="Epochs of 3 layers of hidden width 64 are predicted for `summit` (sizes: Table III).",
+    setting="Epochs of 3 layers of hidden width 64 are predicted for `summit` (graphs: Table III).",
     measure=_three_d,
     claims=(
         Claim(

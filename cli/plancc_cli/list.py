@@ -55,7 +55,7 @@ def _of_class(
 
 
 def _each(registry: Registry, describe: Callable[[Any], dict[str, Any]]) -> Entries:
-    """Return facts about every entry, by name; if loading fails, only "what" with the reason."""
+    """Return facts by entry; for an entry that cannot be loaded, only the reason, as "what"."""
     found = {}
     for name in registry:
         try:

@@ -412,7 +412,7 @@ def convolution_of(model: str, choices: Mapping[str, Any], has_types: bool = Fal
     """Return the convolution of a model of `plancc-run`, with the options in `choices`.
 
     torch is imported only for several vertex types, and for convolutions of other packages. Raises
-    InputError for the user's own class, whose words are unknown.
+    InputError for a class of the user, as the words that it sends cannot be predicted.
     """
     from plancc.plan.convolutions import CONVOLUTIONS, Convolution
     from plancc_runtime.nn import is_own, model_of
@@ -531,7 +531,10 @@ def check_plan_output(output: str, *inputs: str | None) -> None:
 
 
 def check_writable_format(output: str, *others: str) -> None:
-    """Raise InputError if graphs cannot be written with this extension; it also names `others`."""
+    """Raise InputError if graphs cannot be written with this extension.
+
+    The message lists the extensions that are allowed, and `others`.
+    """
     known: list[str] = []
     for name in FORMATS:
         format = FORMATS[name]

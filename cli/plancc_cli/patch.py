@@ -109,7 +109,7 @@ def command(
 
 
 def _edges(plan: Plan, name: str, texts: tuple[str, ...]) -> Any:
-    """Return the file that --add or --remove names, or None; by relation for a plan with types."""
+    """Return the file of --add or --remove (or None); with types, a dict of files by relation."""
     if plan.header.types is not None:
         return options.parsed_pairs(f"--{name}", texts, "RELATION=EDGES: the plan has types")
     if len(texts) > 1:

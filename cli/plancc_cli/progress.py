@@ -165,7 +165,7 @@ def progress(budget: float | None = None) -> Iterator[Progress]:
 
 @contextmanager
 def warn_on_stderr(program: str = "plancc") -> Iterator[None]:
-    """Context manager: warnings go to stderr at once; rank 0 also says that kernels compile."""
+    """Context manager that shows warnings on stderr at once, and a notice if kernels compile."""
     from plancc.errors import PlanccWarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:

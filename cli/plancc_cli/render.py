@@ -175,7 +175,7 @@ def moved_words(metrics: Metrics, random: Metrics, provenance: Mapping[str, Any]
 
 
 def _balance(metrics: Metrics, provenance: Mapping[str, Any]) -> str:
-    """Return a phrase: by how much the fullest part exceeds the mean, or its share by capacity."""
+    """Return a phrase that says how far the fullest part is above its share by capacities."""
     from plancc.report.provenance import recorded_machine
 
     machine = recorded_machine(provenance)

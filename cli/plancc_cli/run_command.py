@@ -223,7 +223,7 @@ class _Printed:
         self._print(lambda out: _print_outline(self._plan, outline, out), outline.remarks)
 
     def report(self, measure: Measure) -> None:
-        """Print an epoch's row if the table shows it, and progress if the last is old enough."""
+        """Print an epoch's row if the table shows it, and progress every `_every` seconds."""
         from plancc_runtime.results import summarise
 
         if self._table.shows(measure.epoch):

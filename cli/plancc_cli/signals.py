@@ -191,7 +191,7 @@ def end_now(program: str) -> NoReturn:
 def begin_command(*, answers: bool) -> None:
     """Begin a new list of written files, which the message of an interruption will name.
 
-    `answers` says whether the process runs only this command, and a thread waits for signals.
+    `answers` says whether a thread ends the process when a signal comes.
     """
     global _answers
     _answers = answers

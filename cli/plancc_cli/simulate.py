@@ -72,7 +72,8 @@ def show_epoch(plan: str, given: dict[str, Any]) -> None:
 def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[Basis, Tables, int]:
     """Return what a prediction needs: machine and widths, tables, and bytes of a word.
 
-    Only whole epochs can predict links or drop dead rows; with `epoch` False, steps are predicted.
+    `epoch`: whether a whole epoch is predicted, not a step. Only an epoch's prediction can include
+    links, or leave out dead rows.
     """
     from plancc.plan.reader import PlanFile
     from plancc.predict.schedules import read_tables
@@ -146,7 +147,8 @@ def show(result: Prediction, basis: Basis, bound: float, per_rank: bool, **words
 def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[float, ...], int]:
     """Return the shares of training, validation and test vertices, and the seed that draws them.
 
-    Raises InputError unless the pass `DEAD_ROWS` is on: no other pass depends on these shares.
+    Raises InputError if `live` is false (the pass `DEAD_ROWS` is off), as no other pass depends on
+    the shares.
     """
     from plancc_runtime.options import TrainOptions
 

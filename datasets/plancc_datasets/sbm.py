@@ -59,7 +59,7 @@ class Sbm:
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return both vertices of pairs within a block (`inner`) and between blocks (`outer`).
 
-        Pairs have indices, counted block by block, or by pair of blocks.
+        `inner` and `outer` are indices in all such pairs, listed by block or by pair of blocks.
         """
         per_block = max(self.size * (self.size - 1) // 2, 1)
         low, high = _pair(inner % per_block)

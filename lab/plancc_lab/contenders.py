@@ -208,9 +208,10 @@ def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
 
 
 def parse_numbers(text: str) -> list[int]:
-    """Return the numbers of parts or ranks in a string, ascending; raise InputError if not 1..4096.
+    """Return the numbers of parts or ranks in a string, ascending.
 
     "p=16..4096" gives the powers of two in this range, and "p=16,36,64" the listed numbers.
+    InputError is raised for a number outside 1..4096.
     """
     found: set[int] = set()
     for word in text.strip().removeprefix("p=").split(","):

@@ -22,7 +22,7 @@ class Kept:
     Attributes:
         path: The file; it need not exist, but its folder must.
         sources: String written with every result; results with another string are ignored.
-        any_sources: Whether results count with any string; of a step, the last result counts.
+        any_sources: If true, the last result of every step is used, whatever its string.
     """
 
     path: Path
@@ -72,7 +72,7 @@ class Kept:
 
     @cached_property
     def _known(self) -> dict[tuple[str | int, ...], Any]:
-        """The last result of every key, by key; incomplete and other lines are ignored."""
+        """The last result of every key, by key; lines damaged or of other sources are ignored."""
         text = ""
         if self.path.exists():
             with open_file(self.path) as stream:

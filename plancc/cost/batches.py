@@ -68,8 +68,8 @@ def batch_figures(
 ) -> list[BatchFigures]:
     """Return figures of the mini-batches `numbers`, each drawn once, for several partitions.
 
-    Arrays have the order of `numbers`. Every thread holds 8 n bytes and one mini-batch. For `seed`
-    and `stream` see `Sampler.batch`.
+    Arrays have the order of `numbers`. Every thread holds one mini-batch, and 8 bytes per vertex of
+    the graph. For `seed` and `stream` see `Sampler.batch`.
     """
     sampler.check(population)
     check_threads(threads)
@@ -123,8 +123,8 @@ def _new(vertices, stamp, ticket):  # type: ignore[no-untyped-def]
 def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: ignore[no-untyped-def]
     """Add the work of one block of a mini-batch to `load`, and return the number of messages.
 
-    The rows of `load` are nonzeros, rows sent and rows received of every part. Part q marks counted
-    columns and senders by the stamp ``ticket + 1 + q``.
+    ``load[:, q]`` is the number of nonzeros, rows sent and rows received of part q. Columns and
+    senders that are counted for part q get the stamp ``ticket + 1 + q``.
     """
     num_parts = load.shape[1]
     order, _, part_ptr = grouped(owner[rows], num_parts)
@@ -151,8 +151,9 @@ def expected_volume(
 ) -> float:
     """Return the exact expected number of rows that are sent in one exchange of a mini-batch.
 
-    The number is ``share`` times the sum of ``reach[c_jq]`` over all columns j and all parts q !=
-    owner[j]; c_jq is the number of rows i != j of part q that have a nonzero in column j.
+    With the attributes of `inclusion`, it is ``share`` times the sum of ``reach[c_jq]`` over all
+    columns j and all parts q != owner[j]; c_jq is the number of rows i != j of part q that have a
+    nonzero in column j.
     """
     net_ptr, pins, column = column_nets(indptr, indices)
     allowed = inclusion.vertices

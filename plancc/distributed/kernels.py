@@ -34,8 +34,7 @@ def wanted_labels(
     rows: Any, base: int, links: ClusterLinks, weight: Any, load: Any, heaviest: Any, label: Any,
     score: Any,
 ) -> Any:  # fmt: skip
-    """Return each vertex's most linked label with room for the vertex, int32[k]; -1: its own.
-
+    """Return each vertex's most linked label with room for it, int32[k]; -1: its present label.
     Parameters:
         rows (int64[k]): The vertices; row r of `links` is vertex `base` + r.
         weight, load (int64[n, c]): Weights of all vertices, and of all labels.
@@ -123,7 +122,7 @@ def list_parts(base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int, e
 
 @njit(cache=True, nogil=True)
 def mark_columns(rows: Any, base: int, indptr: Any, indices: Any, marked: Any) -> None:
-    """Set `marked`, bool[n], for the vertices and the columns of some rows.
+    """Set `marked`, bool[n], for the local rows `rows` and for the columns of their nonzeros.
 
     So a vertex is marked exactly if its net has at least one of these rows as a pin.
     """
@@ -280,7 +279,10 @@ def move_rows(
 
 @njit(cache=True, nogil=True)
 def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
-    """Copy rows `position`, one after another in `numbers`, to ``row_ptr[r]`` in `out`."""
+    """Copy CSR rows from `numbers` to `out`, where row r begins at ``row_ptr[r]``.
+
+    `numbers` has the rows in `position` one after another.
+    """
     at = 0
     for r in position:
         for k in range(row_ptr[r], row_ptr[r + 1]):

@@ -1,7 +1,7 @@
 """Build, on rank 0, a smaller hypergraph, whose partition one process can improve.
 
-Vertices with the same label are merged. Labels are clusters; or each part has one label, and each
-vertex near its boundary (the *corridor*) has a label of its own.
+Vertices with the same label are merged. A label stands either for a cluster or for a part; in the
+latter case, each vertex near a part's boundary (the *corridor*) has a label of its own:
 
     part 0  . . . o o | o o . . . . part 1        o  in the corridor: a separate vertex
             . . . o o | o o . . . .               .  merged into one vertex for each part

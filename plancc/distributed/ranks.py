@@ -83,7 +83,7 @@ class Ranks:
         return int(self.concatenated(np.array([number], np.int64))[: self.rank].sum())
 
     def sums(self, array: Array) -> Array:
-        """Sum the arrays of all ranks, of one shape, into this rank's array, and return it."""
+        """Replace `array`, which has one shape on all ranks, by its sum over ranks; return it."""
         self._group.allreduce_sum(array)
         return array
 

@@ -158,10 +158,10 @@ class _Work:
         return nets, self.ranks.total(len(nets[1]) - (len(nets[0]) - 1))
 
     def _fetched(self, rows: Int64Array) -> tuple[Int32Array, tuple[Int64Array, Int32Array]]:
-        """Fetch the parts that have pins of the nets of some rows. Collective.
+        """Fetch, for each net with one of `rows` as a pin, the parts that have pins. Collective.
 
-        Returns, int32[n], the index of the list of each vertex's net (undefined if not needed), and
-        the lists of parts, as offsets and entries.
+        Returns the place of each vertex's net among the fetched lists of parts, int32[n] (undefined
+        if its list was not fetched), and the lists, as offsets and entries.
         """
         share = self.share
         marked = np.zeros(len(share.degree), dtype=np.bool_)

@@ -58,7 +58,7 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
     """Write a plan with whole rows, and a file ``plan.json`` about it, into a new or empty folder.
 
     An edge plan is refused. The parts of a grid plan are its blocks of rows. After an error nothing
-    is written; links and columns that the target cannot hold are left out with a warning.
+    is written. Links and vertex data that the target cannot hold are left out with a warning.
     """
     entry: Export = EXPORTS[target]
     check_folder_target(folder)

@@ -104,10 +104,11 @@ class EdgeChanges:
 
 
 def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None) -> Graph:
-    """Return the graph, without columns, after edges are removed, and then edges are added.
+    """Return the graph after edges are removed, and then edges are added.
 
-    In an undirected graph, the edge ``u v`` is also ``v u``; repeated edges count once. New ids are
-    new vertices, in the order of ids; if ids are 0..n-1, new ids start at n.
+    `Graph.columns` are dropped. In an undirected graph, the edge ``u v`` is also ``v u``; repeated
+    edges count once. New ids are new vertices, in the order of ids; if ids are 0..n-1, new ids
+    start at n.
     """
     own = ids_or_numbers(graph.num_vertices, graph.original_ids, None)
     added, removed = (each and each.among(own) for each in (added, removed))
@@ -217,9 +218,9 @@ def _check_weights(values: Values, added: EdgeChanges) -> None:
 def _places(
     key: Ids, edges: EdgeChanges, ids: tuple[Ids, Ids], directed: bool, there: bool
 ) -> tuple[Ids, tuple[Ids, Ids]]:
-    """Return the places in `key` of the edges' keys, the keys, and an edge of each: int64[m].
+    """Return the edges' distinct keys: their places in `key`, the keys, and an edge with each key.
 
-    A key is row times the number of columns, plus column; keys ascend and are distinct. `there`
+    Each is int64[m]. A key is row times the number of columns, plus column; keys ascend. `there`
     says whether the edges must be in the graph; otherwise they must not, and a place is where to
     insert a key.
     """

@@ -55,7 +55,8 @@ class Said(NamedTuple):
         place: Phrase that says where the claims are, for messages: "the comments say".
         vertices, edges: Claimed numbers of vertices and of edges; None without a claim.
         undirected: Whether the file says that edges are undirected.
-        sides: Claimed numbers of row ids and column ids (0: no claim) if separate; else None.
+        sides: Claimed numbers of row ids and column ids, 0 without a claim; None if ids of rows
+            and columns are the same.
     """
 
     place: str
@@ -133,7 +134,7 @@ def first_line(
 
 
 def _are_both_ways(below: Sequence[IntArray]) -> bool:
-    """Whether every edge is listed in both directions; True if `below` has only distinct ids."""
+    """Whether every edge is listed in both directions; True if `below` is one array of ids."""
     if len(below) != 2:
         return True
     ids, place = np.unique(np.concatenate(below), return_inverse=True)
@@ -262,4 +263,4 @@ def warn_of_two_sides(where: str, names: Sequence[str], u: IntArray, v: IntArray
         first, second = (f"'{shown(name, 40)}'" for name in names)
         told = f"share one id space: {both:,} ids occur in both, and each is one vertex"
         cure = "a folder with a types.toml keeps them apart (docs/use/types.md)"
-        warn(f"{where}: columns {first} and {second} {told}; if they are two types, {cure}")
+        warn(f"{where}: columns {first} and {second} {told}; if they hold two types, {cure}")

@@ -238,7 +238,7 @@ def _held_relations(obj: Any) -> Held | None:
 
 
 def _count_of(given: Any) -> Any:
-    """Return a type's number of vertices from this number, or from a mapping of its vertex data."""
+    """Return a type's number of vertices; `given` is this number, or a mapping of vertex data."""
     if not isinstance(given, Mapping):
         return given
     lists = {*chain.from_iterable(INDEX_LISTS.values())}

@@ -147,7 +147,7 @@ class MappedGraph:
         return cls(folder, *found)
 
     def graph(self, source: Source) -> Graph:
-        """Return the arrays as a graph, unchecked; the caller must not use its nonzeros."""
+        """Return the arrays as a graph, whose nonzeros are unchecked and must not be used."""
         columns, directed = self.indices.astype(np.int32, copy=False), self.directed is not False
         own: Any = {"original_ids": self.original_ids, "source": source, "types": self.types}
         return Graph(self.indptr, columns, directed=directed, **own)
@@ -171,7 +171,7 @@ class MappedGraph:
                 key = columns * np.int64(len(self.types.relations)) + of
             if (k := first_true(~self.types.fits(rows, columns, of))) is not None:
                 entry = f"row {rows[k]}, column {columns[k]}: the entry"
-                raise InputError(f"{self.folder}: {entry} fits no relation between its types")
+                raise InputError(f"{self.folder}: {entry} fits no relation between its ends")
             list_edges(rows, columns, of)
         if not is_canonical(indptr, key, values):
             told = "the columns of a row do not ascend, or some values are zero"
@@ -289,10 +289,9 @@ def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]
 
 
 def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Map the arrays of vertex data in a folder; return them and the vertex ids by name.
+    """Memory-map the arrays of vertex data in a folder; return them and the vertex ids by name.
 
-    The caller applies `split` and `keys`. For several vertex types, the result maps types to
-    arrays.
+    The caller applies `split` and `keys`. With several vertex types, each type has such a dict.
     """
     folder = os.fspath(path)
     with input_errors(folder):

@@ -54,7 +54,7 @@ def with_edges(
     """Return the graph with features of its edges.
 
     `given` has the order of the source's edges: number[edges, width], a .npy file, arrays by
-    relation, or `OF_SOURCE`. `listed` are the source's edges; empty or None: the nonzeros.
+    relation, or `OF_SOURCE`. These edges are the last of `listed`, or else the graph's nonzeros.
     """
     where = f"{graph.source.name}: `edge_features`"
     edges = listed[-1] if listed else ListedEdges.of_nonzeros(graph)
@@ -66,7 +66,7 @@ def with_edges(
     elif isinstance(given, str | os.PathLike):
         where = f"{where} {os.fspath(given)}"
         if not os.fspath(given).endswith(".npy"):
-            raise InputError(f"{where}: give a .npy file, or '{OF_SOURCE}' to use the source's own")
+            raise InputError(f"{where}: give a .npy file, or '{OF_SOURCE}' for those in the source")
         given = map_array(given)
     if graph.types is not None:
         given = _relation_features(given, graph.types, edges, where)

@@ -168,7 +168,10 @@ def read_edgelist(
 def _without_sizes(
     path: StrPath, data: bytes, table: _Table, entries: Entries
 ) -> tuple[bytes, Said, Entries]:
-    """Turn a first line of sizes, if any, into a comment; return text, claims and edges."""
+    """Turn a first line of sizes, if any, into a comment; return the text, claims and edges.
+
+    Claims are what the file says about the graph; the sizes are added to them.
+    """
     start, claims = table.start, table.claims
     first = [float(each[0]) for each in entries if each is not None]
     below = [ends[1:] for ends in entries[:2]]
@@ -250,7 +253,7 @@ class EdgeListEntries(PiecewiseEdges):
         where = self.where
         if table.claims.sides is not None and not by_number:
             cure = "compile it on one rank, without `memory`"
-            raise InputError(f"{where}: a list of two id spaces ('bip') must be read whole; {cure}")
+            raise InputError(f"{where}: edges in two id spaces ('bip') must be read whole; {cure}")
         below = np.setdiff1d(np.union1d(*self.sides), self._first[:2])
         named = table.ends or self._columns or not len(below)
         if not named and first_line(self._first, self.most - 1, [below], is_table=False)[0]:
@@ -466,8 +469,8 @@ def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, 
 def _check_width(path: StrPath, line: _Line, names: Sequence[str], wanted: Sequence[str]) -> None:
     """Raise InputError if the first line of edges has a wrong number of columns.
 
-    With names, every name needs a column. Without names, 2 or 3 columns are needed, or any number
-    if the user chose columns (`wanted`).
+    If columns have names, there must be as many columns as names. Without names, 2 or 3 columns
+    are needed, or any number if the user chose columns (`wanted`).
     """
     width = len(line.words)
     if names and len(names) != width:
@@ -546,7 +549,7 @@ def _words(text: bytes, separator: bytes) -> list[bytes]:
 
 
 def _separator(text: bytes, tabs: bool) -> bytes:
-    """Return a line's separator: ``;``, ``,``, a tab (only if `tabs`), or "" for blanks."""
+    """Return what separates a line's words: ``;``, ``,``, a tab (if `tabs`), or "" for blanks."""
     words = text.split()
     if b";" in text:
         return b";"
@@ -579,7 +582,7 @@ def _refuse_others(
 
 
 def _is_like_a_number(word: bytes) -> bool:
-    """Whether a word is a number, or begins like a number, such as `"1"`: no column name."""
+    """Whether a word is a number, or begins like one (such as `"1"`); it is no column name then."""
     return is_number(word) or re.match(r"\W*\d", word.decode(errors="replace")) is not None
 
 

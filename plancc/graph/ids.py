@@ -92,7 +92,8 @@ def _usual_ends(
 ) -> list[str]:
     """Return the names of the columns of u and v; an empty list if no rule finds them.
 
-    They have a usual pair of names, or follow a first column of edge numbers or times.
+    Rules: two columns have a usual pair of names; or the first column has edge numbers or times,
+    and two columns follow, besides weights.
     """
     lower = [name.lower() for name in names]
     usual = (pair for pair in _PAIRS if all(lower.count(name) == 1 for name in pair))
@@ -110,7 +111,7 @@ def _usual_ends(
 
 
 class PiecewiseEdges(ABC):
-    """Edges between ids, read piece by piece (`external.Entrywise`): for ids, then for edges.
+    """Edges between ids, read in pieces (`external.Entrywise`): first the ids, then the edges.
 
     Attributes:
         loops: Number of self loops.
@@ -173,7 +174,7 @@ def number(
     place: Callable[[int], str] | None = None,
     names: Names | None = None,
 ) -> Numbered:
-    """Return vertex numbers for the ids of an edge list, int64[edges >= 1].
+    """Return vertex numbers for the ids of an edge list with at least one edge.
 
     With `num_vertices` or `keep_ids`, ids are vertex numbers; otherwise the vertices are the ids
     that occur, ascending. Ids index `names`, if given. ``place(edge)`` is a phrase for messages.
@@ -199,8 +200,8 @@ def number(
     found = _compact(u, v, largest)
     if found.num_vertices != largest - smallest + 1:
         others = "" if largest >= SPARSE * found.num_vertices else (
-            f": `keep_ids` or `num_vertices` {largest + 1} keeps the other ids"
-            f"{', and 0' * (smallest == 1)}"
+            f": `keep_ids` or `num_vertices` {largest + 1} makes vertices of all ids"
+            f"{', even of 0' * (smallest == 1)}"
         )  # fmt: skip
         warn(f"{where}: {found.num_vertices:,} vertices occur; ids go up to {largest:,}{others}")
     return found

@@ -93,7 +93,7 @@ class SplitLinks:
         return np.concatenate([self.pairs[kind] for kind in kinds], axis=1)
 
     def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], Int64Array]:
-        """Return all links, kind after kind: int32[2, links], kinds, uint8, and indices, int64."""
+        """Return all links by kind, int32[2, links]; the kind of each; its index in the kind."""
         sizes = [self.pairs[kind].shape[1] for kind in KINDS]
         kind = np.repeat(np.arange(len(KINDS), dtype=np.uint8), sizes)
         return self.of(*KINDS), kind, np.concatenate([*map(np.arange, sizes)])
@@ -235,7 +235,7 @@ def _checked(given: Mapping[str, Any], graph: Graph, where: str) -> SplitLinks:
         raise InputError(f"{where}there are no training links (array train)")
     if len(per_link) > 1:
         counts = " and ".join(map(str, sorted(per_link)))
-        cure = "(0: shared by a split): give both splits the same number"
+        cure = "(0: a split shares its negatives): give both splits the same number"
         raise InputError(f"{where}the links have {counts} negatives each {cure}")
     if sum(each.shape[1] for each in pairs.values()) > MOST_LINKS:
         raise InputError(f"{where}there are more than {MOST_LINKS} links and negatives")
@@ -260,8 +260,8 @@ def _doubtful(
 ) -> Iterator[tuple[Mask, str]]:
     """Yield masks of doubtful pairs, each with a sentence that says why.
 
-    `known` are keys of the graph's edges; the edges of `labelled` links (RandomLinkSplit) were
-    removed. An array with links in its rows instead of its columns is an InputError.
+    `known` are keys of the graph's edges. If `labelled` (links of RandomLinkSplit), training links
+    need not be edges. An array with links in its rows instead of its columns is an InputError.
     """
     keys = {split: np.sort(link_keys(links.pairs[split], graph)) for split in SPLITS}
     train, val, test = keys.values()
@@ -310,9 +310,9 @@ def random_links(
 ) -> SplitLinks:
     """Split the edges of a graph into links, as RandomLinkSplit of PyTorch Geometric does.
 
-    Self loops are not links, and an undirected edge is one link. Validation and test links share as
-    many negatives: distinct pairs without an edge, drawn uniformly. `times`, float64[num_nonzeros],
-    gives a split by time (`cut_by_time`).
+    Self loops are not links, and an undirected edge is one link. The validation split and the test
+    split each have as many negatives as links: distinct pairs without an edge, drawn uniformly.
+    `times`, float64[num_nonzeros], gives a split by time (`cut_by_time`).
     """
     check_no_types(graph)
     target = np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.indptr))
@@ -384,7 +384,7 @@ def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator)
         number, every = np.minimum(number, (source - target - 1) % n * n + target), every // 2
     number = np.sort(number)
     if size > (free := every - len(number)):
-        told = f"{size:,} negatives are needed, and {free:,} pairs of vertices have no edge"
+        told = f"{size:,} negatives are needed, but only {free:,} pairs of vertices have no edge"
         cure = "give smaller shares (`link_split`), or links with negatives (`links`)"
         raise InputError(f"{graph.source.name}: {told}; {cure}")
     place = random.choice(free, size, replace=False)
@@ -454,9 +454,9 @@ def withheld(links: SplitLinks, disjoint: float, seed: int) -> tuple[SplitLinks,
 
 
 def without(graph: Graph, pairs: Pair, first: int = 0) -> Graph:
-    """Return the graph, whose row 0 is vertex `first`, without edges ``pairs[0]`` to ``pairs[1]``.
+    """Return the graph without the edges from ``pairs[0]`` to ``pairs[1]``.
 
-    In an undirected graph, the reverse edges are left out too.
+    Row 0 of the graph is vertex `first`. An undirected graph also loses the reverse edges.
     """
     known = np.sort(link_keys(pairs, graph))
     ends = np.stack([graph.indices, first + graph.nonzero_rows()])
@@ -469,7 +469,7 @@ def with_times(
     """Return the graph and the times of its edges.
 
     `given` has the order of the source's edges, or is the path of a table (.npy, .csv, .csv.gz). If
-    `given` is `OF_VALUES`, the returned graph has no values.
+    `given` is `OF_VALUES`, the times are the edges' values, and the returned graph has no values.
     """
     check_no_types(graph)
     where = f"{graph.source.name}: `link_times`"

@@ -147,7 +147,10 @@ def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, w
 
 
 def with_columns_of(made: Graph, graph: Graph) -> Graph:
-    """Return `made`, derived from `graph` (one type), with `graph.columns`; new nonzeros have 0."""
+    """Return `made`, a graph made from `graph`, with `graph.columns`, which are 0 for new nonzeros.
+
+    Both graphs have one vertex type.
+    """
     if not graph.columns:
         return made
     number = nonzeros_of_edges(made, ListedEdges(graph.nonzero_rows(), graph.indices))

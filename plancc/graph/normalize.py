@@ -74,7 +74,8 @@ class RowsOfTypes:
     Attributes:
         rows: The rows, with the whole graph's types and columns.
         first: Index of the first row.
-        whole: Whether the range is all rows; then sums without nonzeros take no memory.
+        whole: Whether the range is all rows. If so, sums over no nonzeros are left out to save
+            memory.
     """
 
     rows: Graph
@@ -109,7 +110,7 @@ class RowsOfTypes:
 
     @cached_property
     def _ends(self) -> list[tuple[IntArray, Int64Array, int]]:
-        """Sums that divide values: an entry for rows ("row", "sym"), then for columns ("sym").
+        """Sums by which values are divided: an entry for rows and, for "sym", one for columns.
 
         An entry holds every nonzero's row (or column), every nonzero's index of a sum, and the
         number of sums. A vertex has a sum for every relation that ends (or begins) at its type.
@@ -139,7 +140,7 @@ class RowsOfTypes:
         return before
 
     def scaled(self, sums: Sequence[FloatArray], dtype: npt.DTypeLike) -> Graph:
-        """Return the normalised rows; `sums` is what `sums` returns for all rows of the graph."""
+        """Return the rows, normalised by the `sums` over all rows of the graph (see `sums`)."""
         graph, values = self.rows, self._given.copy()
         for (vertices, number, _), every in zip(self._ends, sums, strict=True):
             total = every[number]

@@ -136,7 +136,7 @@ class Archive(Mapping[str, Array]):
         return self[key]
 
     def integers(self, key: str, length: int | None = None) -> npt.NDArray[np.integer]:
-        """Return the array `key`, `length` integers (None: any number); or raise InputError."""
+        """Return the array `key` of `length` integers (None: any number), or raise InputError."""
         value = check_integers(self[key], f"{self.name}: key '{key}'")
         if length is not None and len(value) != length:
             rule = f"must have {length} entries, not '{len(value)}'"
@@ -220,7 +220,7 @@ class _ArchiveEntries(NamedTuple):
 
 
 def _entries_of(archive: Archive, pattern: bool) -> _ArchiveEntries:
-    """Return the entries of an archive of either kind, without values if `pattern`."""
+    """Return the entries of an archive of scipy or of graph arrays, without values if `pattern`."""
     name = archive.name
     if "format" in archive:
         return _scipy_entries(archive, pattern)

@@ -52,7 +52,7 @@ def read_part_vector(
 
 
 def write_part_vector(owner: npt.NDArray[np.integer], path: StrPath) -> None:
-    """Write a part vector, int[num_vertices] >= 0; K parts are usually called ``graph.part.K``."""
+    """Write a part vector, int[num_vertices] >= 0; with K parts, `path` is usually NAME.part.K."""
     owner = np.asarray(owner)
     if owner.ndim != 1 or owner.dtype.kind not in "iu" or (owner.size and owner.min() < 0):
         raise InputError(f"{os.fspath(path)}: a part vector is a list of integers >= 0")

@@ -34,14 +34,14 @@ class ReadGraph:
     def apart(self, away: Pair | None, begins: float = np.inf) -> Graph:
         """Return the graph without the edges of the links `away`, int32[2, links].
 
-        If an edge is listed both before the time `begins` and from then on, its summed weight is an
-        InputError.
+        InputError is raised if the graph has weights, and an edge is listed both before the time
+        `begins` and from then on: its weight would be the sum of both.
         """
         if self.graph.values is not None and self.times is not None:
             both = np.count_nonzero((self.times.first < begins) & (self.times.last >= begins))
             if both:
                 edges = f"{both:,} training edges are listed before time {begins:.15g}, where"
-                told = f"{edges} validation and test begin, and again from then on"
+                told = f"{edges} validation and test begin, and again later"
                 cure = "give every edge once, or read the edges without weights (`pattern`)"
                 where = f"{self.graph.source.name}: `link_times`"
                 raise InputError(f"{where}: {told}, so their weights are sums of both; {cure}")

@@ -42,7 +42,7 @@ GRAPH_IDS = ("n_id", "ids")
 def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np.intp]:
     """Return the row of every vertex, int[num_vertices].
 
-    `ids`, int or bytes[rows], has the id of every row, in any order (`like_ids_of`). A vertex
+    `ids`, int or bytes[rows] from `like_ids_of`, has the id of every row, in any order. A vertex
     without a row is an InputError; other rows are left out, and ids off by 1 are shifted, with a
     warning.
     """
@@ -113,8 +113,8 @@ def id_column(
 ) -> str | None:
     """Return the name of the column of row ids; None if rows are in the order of the vertices.
 
-    A column that holds every vertex's id once, but has no usual name and another order, is an
-    InputError.
+    Raise InputError if a column without a usual name holds every vertex's id once, but in another
+    order.
     """
     vertices = ids_of(graph)
     rest = {name: each for name, each in columns.items() if each is not None and name not in taken}
@@ -132,14 +132,14 @@ def id_column(
         if not are_in_order(column, vertices):
             told = f"column {show(name)} holds every vertex once, not in the graph's order"
             cure = f"call it 'id', or give `keys` id={name}, if rows belong to these vertices"
-            raise InputError(f"{where}: {told}; {cure}; `keys` id= keeps the order of the rows")
+            raise InputError(f"{where}: {told}; {cure}; if not, give `keys` with an empty id: id=")
         if are_names(vertices):
             return name
     return None
 
 
 def ids_of(graph: Graph) -> npt.NDArray[Any]:
-    """Return all ids, int64 or bytes[n]; vertex numbers without ids, or if types share ids."""
+    """Return ids, int64 or bytes[n]: vertex numbers if there are no ids, or if types share ids."""
     ids = graph.original_ids
     if ids is None or (graph.types and len(np.unique(ids)) < len(ids)):
         return np.arange(graph.num_vertices)
@@ -147,7 +147,7 @@ def ids_of(graph: Graph) -> npt.NDArray[Any]:
 
 
 def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[Any]] | None:
-    """Return the name and the ids, int64 or bytes[count], beside an ``edge_index``; or None."""
+    """Return key and ids (int64 or bytes[count]) of the first entry of `held` with ids, or None."""
     for name in GRAPH_IDS:
         given = held.get(name)
         if isinstance(given, np.ndarray) and given.dtype.kind in "OTU":
@@ -172,7 +172,7 @@ def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
 def _share_named(column: Any, vertices: npt.NDArray[Any]) -> float:
     """Return the share of the vertices whose ids occur in a column.
 
-    The share is 0 without distinct ids, and 1 if all ids are larger or smaller by 1 (`_shift`).
+    It is 0 if an id is repeated, and 1 if all ids are larger, or all smaller, by 1 (`_shift`).
     """
     kinds = "S" if are_names(vertices) else "iuf"
     if column.ndim != 1 or not len(vertices) or column.dtype.kind not in kinds:
@@ -247,7 +247,7 @@ def warn_of_order(graph: Graph, where: str) -> None:
         return
     if in_file if are_names(ids) else (np.diff(ids) != 1 if in_file else np.diff(ids) < 0).any():
         order = f"in the graph's order of vertices ({_first(ids)})"
-        warn(f"{where}rows without ids are read {order}; a key or column 'id' gives their vertices")
+        warn(f"{where}rows without ids are read {order}; if wrong, give a key or column 'id'")
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:
@@ -276,7 +276,7 @@ def has_choice(graph: Graph) -> bool:
 
 
 def reading_advice(rows: int, graph: Graph) -> str:
-    """Return advice, after a colon, to read the graph with `rows` vertices; "" if there is none."""
+    """Return ": " and advice how to read the graph so that it has `rows` vertices, or ""."""
     if not has_choice(graph):
         return ""
     ids, count = graph.original_ids, graph.num_vertices

@@ -178,7 +178,7 @@ def ids_or_numbers(size: int, ids: Array | None, types: Types | None) -> Array:
 def first_of_columns(row_ptr: Int64Array, column: IntArray) -> Mask:
     """Return whether each nonzero is the first with its row and column: bool[nonzeros].
 
-    Nonzeros with the same row and column are adjacent; several relations join their types.
+    In a row, nonzeros with the same column (of several relations between two types) are adjacent.
     """
     first = np.ones(len(column), np.bool_)
     first[1:] = np.diff(column) != 0

@@ -127,7 +127,7 @@ def read_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> d
             if rows != (count,):
                 told = f"{key} of type '{shown(kind)}' have {sum(rows):,} rows"
                 cure = f"{HEAD} says {count:,} vertices; give every vertex one row"
-                raise InputError(f"{files[key]}: {told}, and {cure}")
+                raise InputError(f"{files[key]}: {told}, but {cure}")
     return found
 
 
@@ -149,7 +149,7 @@ def read_relations(
     if others:
         warn(f"{folder}: ignored: {', '.join(others)}, which {HEAD} does not name")
     if features:
-        warn(f"{folder}: '{EDGE_FEATURES}' {LEFT_OUT}; `edge_features` source keeps them")
+        warn(f"{folder}: '{EDGE_FEATURES}' {LEFT_OUT}; to keep them, set `edge_features` to source")
     entries, told = dict[Relation, Entries](), list[str]()
     for relation, name in files.items():
         graph, row, column = _matrix(os.path.join(folder, name), relation, counts, pattern)

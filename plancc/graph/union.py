@@ -121,7 +121,7 @@ def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Ite
 
 
 def _twins(entries: Mapping[Relation, Entries]) -> Iterator[str]:
-    """Yield a remark for each relation with the types and the list of edges of another relation."""
+    """Yield a remark for each relation that has the same two types and edges as another."""
     seen: dict[Any, Relation] = {}
     for relation, (row, column, _) in entries.items():
         key = frozenset((relation[0], relation[2])), len(row), int(row.sum()), int(column.sum())

@@ -148,7 +148,7 @@ def _warn_of_lost_digits(given: npt.NDArray[Any], made: npt.NDArray[Any], what: 
     if lost := np.count_nonzero((made.astype(np.float64) != given) & (abs(made) >= EXACT)):
         told = f"{lost:,} of {given.size:,} numbers lose digits in float32"
         cure = "subtract the smallest number, or standardise them first"
-        warn(f"{what}: {told}, up to {np.nanmax(given):,.15g}: {cure}")
+        warn(f"{what}: {told}; the largest is {np.nanmax(given):,.15g}: {cure}")
 
 
 def _refuse(

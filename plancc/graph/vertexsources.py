@@ -147,7 +147,7 @@ def _held(
             columns = table.read_columns(name, partial(wanted_columns, keys=keys), named)
             held, ids = arrays_of_columns(columns, keys, name, graph)
             if table.files is not None and not ids:
-                warn_of_parts(name, table.files(name), "a column 'id' names their vertices")
+                warn_of_parts(name, table.files(name), "rows follow this order")
             return held, ids
         if plain.endswith(".npy"):
             return _read_array_file(name), None

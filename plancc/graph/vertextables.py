@@ -64,7 +64,7 @@ def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
     if all(map(is_number, words)):
         return _without_names(name, mark, words, graph, keys)
     if len(set(words)) != len(words) or len(words) != len(first[0] or words):
-        raise InputError(f"{name}: has {len(words)} column names for {len(first[0])} columns")
+        raise InputError(f"{name}: {len(words)} names for {len(first[0])} columns; none may repeat")
     wanted = dict.fromkeys(wanted_columns(words, keys))
     if not wanted and any(map(is_number, words)):
         told = "it is neither numbers only nor names of columns"

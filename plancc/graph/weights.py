@@ -2,8 +2,8 @@
 
 A text has a line for every vertex: weights, separated by commas, tabs or blanks, and perhaps an id.
 With ids, lines may be in any order. The column of ids has a known name
-(`plancc.graph.rowids.id_column`). Without names, it is the first column, if this column holds every
-id once, or holds names while the graph's ids are names.
+(`plancc.graph.rowids.id_column`). If columns have no names, it is the first column, if this column
+holds every id once, or if it holds strings and the graph's ids are strings.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
 
 
 def _between(found: _Found, row: Any, column: Any) -> tuple[Any, Any]:
-    """Return the row and the column of every edge of a two-mode network: int[edges] each."""
+    """Return each edge's row, and its column from 0, in a two-mode network: int[edges] each."""
     turned = np.array(found.mutual, np.bool_) & (column < found.rows)
     row, column = np.where(turned, column, row), np.where(turned, row, column)
     if (k := first_true((row >= found.rows) | (column < found.rows))) is not None:

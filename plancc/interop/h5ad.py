@@ -80,7 +80,7 @@ def _names(file: Any, name: str) -> list[str]:
 
 
 def _read(file: Any, name: str) -> Array:
-    """Read a dataset; raise InputError if missing, of objects, or larger than the file."""
+    """Read a dataset; raise InputError if it is missing, holds objects, or exceeds the file."""
     import h5py
 
     node = _node(file, name)

@@ -24,7 +24,7 @@ from plancc.graph.textfile import show
 
 
 def hold(obj: Any) -> Held | None:
-    """Return a networkx or igraph graph as a `Held`, which makes a `Graph` when needed, or None."""
+    """Return a networkx or igraph graph as a `Held`, which makes a `Graph` later; else None."""
     if not hasattr(obj, "is_directed"):
         return None
     if hasattr(obj, "adj") and hasattr(obj, "nodes"):

@@ -209,7 +209,7 @@ def _tables(folder: str, of_type: str = "") -> dict[str, Any]:
 
 
 def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
-    """Return the labels of one task as classes, int64[rows]; labels of several tasks unchanged."""
+    """Return the labels of one task as classes, int64[rows], or of several tasks as they are."""
     if labels.ndim == 2 and labels.shape[1] > 1:
         if np.isnan(labels).any():
             raise InputError(f"{where}: with several tasks, every label must be 0 or 1, not nan")
@@ -222,8 +222,8 @@ def _labels(labels: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
 def _split(folder: str, split: str | None, types: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the vertices of one split by vertex type, then by training, validation and test.
 
-    The type of a graph with one type is "". The dict is empty if there is no split; `split` None is
-    the only split.
+    The type of a graph with one type is "". If `split` is None, the graph must have at most one
+    split; the dict is empty if there is none.
     """
     root, names = _splits(folder)
     names = [n for n in names if any(_split_files(root, os.path.join(n, each)) for each in types)]
@@ -240,7 +240,7 @@ def _splits(folder: str) -> tuple[str, list[str]]:
 
 
 def _chosen(folder: str, names: list[str], split: str | None) -> str:
-    """Return `split`, or the only name if `split` is None; raise InputError for other choices."""
+    """Return `split` if `names` has it, or the only name if it is None; else raise InputError."""
     if split is None and len(names) > 1:
         cure = f"choose one by `split`, {' or '.join(names)}"
         raise InputError(f"{folder}: has several splits; {cure}")

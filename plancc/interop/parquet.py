@@ -180,7 +180,7 @@ def _warn_of_folders(where: str) -> None:
     if named := sorted(
         {name for part in parts for name in re.findall(r"([^/\\]+)=[^/\\]*[/\\]", part)}
     ):
-        warn(f"{where}: ignored: columns {', '.join(map(show, named))} in names of folders")
+        warn(f"{where}: ignored: columns {', '.join(map(show, named))}, given by folder names only")
 
 
 def _source(where: str, names: Sequence[str]) -> Source:
@@ -306,7 +306,7 @@ def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None
 
 
 def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDArray[Any]:
-    """Return a column as numbers, as a matrix of lists, or, if `of_ids`, as ids from text."""
+    """Return a column's numbers, a matrix if it holds lists, or its text as ids if `of_ids`."""
     kind, rows = column.type, len(column)
     if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or (
         arrow.types.is_fixed_size_list(kind)

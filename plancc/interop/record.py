@@ -123,7 +123,7 @@ def _check_ends(pair: tuple[IntArray, IntArray], num_vertices: int, what: str, c
 
 
 def _cure(record: Record, num_vertices: int) -> str:
-    """Return advice on too large vertex numbers; it names the array that gives their number."""
+    """Return advice on too large vertex numbers; it names the entry that sets the vertex count."""
     if record.get("num_nodes") is not None:
         return f"'num_nodes' is {num_vertices:,}; give the number of all vertices"
     shapes = {name: getattr(record.get(name), "shape", None) for name in (*_OF_VERTICES, *MASKS)}
@@ -170,7 +170,7 @@ def _weights(
             values = values[:, 0]
         if name != "edge_weight" and (values.ndim == 2 or taken[0]):
             columns = values.shape[1] if values.ndim == 2 else 1
-            kept = "('edge_weight'); `edge_features` source keeps them all"
+            kept = "('edge_weight'); to keep them all, set `edge_features` to source"
             warn(f"{where}: '{name}' has {columns} columns and {LEFT_OUT} {kept}")
             continue
         if values.shape != (edges,):
@@ -187,7 +187,7 @@ def _weights(
         and not str(name).endswith("index")
     ]
     if others:
-        warn(f"{where}: ignored: {', '.join(others)} of edges; 'edge_weight' holds the weights")
+        warn(f"{where}: ignored: data of edges {', '.join(others)}; call weights 'edge_weight'")
     return taken
 
 
@@ -250,7 +250,8 @@ def format_of_records(
 ) -> Format:
     """Return the format of files that hold one record each: a dict with the arrays of a graph.
 
-    If `options` has "keys", ``keys["graph"]`` is the name of ``edge_index``.
+    If `options` of the format has "keys", ``keys["graph"]`` is the name that ``edge_index`` has in
+    the file.
     """
 
     def read(path: StrPath, *, keys: Mapping[str, str] | None = None, **flags: bool) -> Graph:

@@ -54,7 +54,7 @@ class Ahead(NamedTuple):
 
 
 def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
-    """Find the nonzeros of every column whose row has a higher rank; return them as `Ahead`."""
+    """Find, in every column j, the nonzeros of rows with a higher `rank` than j, as `Ahead`."""
     start = np.cumsum(in_column) - in_column
     end = start.copy()
     width = np.int32 if len(indices) < 2**31 else np.int64
@@ -197,10 +197,11 @@ def num_held(held: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def choose_owners(order: Any, held: Any, load: Any) -> Any:
-    """Choose the owner of every vertex, int32[n] by rank: the least loaded part that holds it.
+    """Choose the owner of every vertex: the least loaded part that holds the vertex.
 
     A vertex that no part holds takes the least loaded of all parts. Vertices choose in the order
-    `order` of ranks, and add 1 to the load of their owner.
+    `order`, and add 1 to the load of their owner. Return int32[n]; here and in `order`, a vertex
+    is numbered by its rank (see the module).
     """
     key = load * _LOAD + np.arange(len(load))
     owner = np.empty(len(order), dtype=np.int32)

@@ -26,8 +26,8 @@ class Bounds(NamedTuple):
         target ([num_parts, c]): Weight up to which a part has no penalty.
         price ([num_parts, c]): Factor of the penalty ``price / 2 * (weight - target)**2``.
         cap ([num_parts, c]): No move may increase a part's weight above this number.
-        scale ([num_parts]): Mean capacity / the part's capacity, a factor before weights are
-            compared.
+        scale ([num_parts]): Mean capacity / the part's capacity. Weights are multiplied by it
+            before they are compared.
     """
 
     target: Any
@@ -183,8 +183,8 @@ class Limits:
     def overload(self, loads: npt.NDArray[np.int64]) -> float:
         """Return by how much the parts exceed their limits, divided by even shares; 0 if none does.
 
-        Parts and constraints are summed. `loads` is int64[num_parts, c], or int64[num_parts] for
-        one constraint.
+        The excess is summed over parts and constraints. `loads` is int64[num_parts, c], or
+        int64[num_parts] for one constraint.
         """
         over = np.maximum(loads.reshape(self.limit.shape) - self.limit, 0)
         of_one = (over / self.relative[:, None]).sum(axis=0)

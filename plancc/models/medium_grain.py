@@ -55,7 +55,7 @@ class MediumGrainModel(EdgeModel):
     def unfit(self, matrix: Graph, num_parts: int) -> str:
         """Return why the matrix does not suit the model (see `FullRows`); "" if it does.
 
-        Full rows that are hubs (`FullRows.hubs`) are no reason.
+        A matrix with full rows or columns suits the model if some are hubs (`FullRows.hubs`).
         """
         full = FullRows.of(matrix, num_parts)
         if full is None or full.hubs:
@@ -72,7 +72,7 @@ def check_nonzeros_balanced(model: str, balance: str | Balance) -> None:
 
 
 def lighter_columns(matrix: Graph) -> npt.NDArray[np.bool_]:
-    """Return for every nonzero whether it belongs to its column, else to its row: bool[nnz]."""
+    """Return for every nonzero whether its column has fewer nonzeros than its row: bool[nnz]."""
     in_column = np.bincount(matrix.indices, minlength=matrix.num_vertices)
     return lighter_side(matrix.indptr, matrix.indices, matrix.row_nonzeros(), in_column)
 

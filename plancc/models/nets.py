@@ -69,7 +69,7 @@ def column_nets(indptr: Any, indices: Any) -> Any:
 def merge_equal_nets(net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any) -> Any:
     """Merge nets that have equal pins (and equal sizes and sources if given); add up their costs.
 
-    Nets are equal if their numbers of pins are equal, and their 64-bit hashes. `size`,
+    Nets count as equal if their numbers of pins and their 64-bit hashes are equal. `size`,
     int32[num_pins], and `source`, int32[num_nets], may be int32[0]. The result is in another order.
     """
     mark = _marks(net_ptr, pins, size, source)
@@ -143,7 +143,7 @@ MAX_WAITING = 1024
 
 
 class NetUnion:
-    """The column nets of many blocks of mini-batches; the cost of a net counts equal nets.
+    """The column nets of many blocks of mini-batches; the cost is the number of equal nets.
 
     `indptr` and `indices` are the whole matrix, in which seen vertices and nonzeros are counted.
 

@@ -267,10 +267,10 @@ class MopModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Return the options for one group, then for every number of groups that is possible.
+        """Return the model's options for one group of ranks, then for each larger possible number.
 
-        A group has two ranks or more. With several groups, plancc searches for the rows of every
-        group.
+        A group has two ranks or more. If there are several groups, plancc searches for the rows of
+        every group.
         """
         searched = {"blocks": DEFAULT_MODEL}
         return [{}, *(searched | {"groups": each} for each in _divisors(num_ranks)[1:-1])]

@@ -176,8 +176,8 @@ class StochasticModel(Model):
     def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
         """Return how many mini-batches to sample: `batches`, if it is a number.
 
-        For "auto", the mini-batches have about `hoeffding_nets` nets together, but are at most
-        `MAX_BATCHES`.
+        For "auto", there are so many mini-batches that they have about `hoeffding_nets` nets
+        together, but at most `MAX_BATCHES`.
         """
         if self.batches != AUTO:
             return int(self.batches)
@@ -211,7 +211,7 @@ class NetSample:
     """The nets of a sample of mini-batches; equal nets are merged.
 
     Attributes:
-        hypergraph: The nets with their sources; the cost counts equal nets. A vertex weighs 1.
+        hypergraph: Nets and their sources. The cost is the number of equal nets; a vertex weighs 1.
         num_batches: Number of batches; smaller than requested if the sample is full or time is up.
         num_nets: Number of nets before merging, including nets of one pin.
         vertices_seen: Share of the sampler's vertices that occur in at least one batch.
@@ -268,7 +268,7 @@ class BatchSource:
     def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> NetSample:
         """Return the merged nets of the mini-batches 0..num_batches - 1 of a stream.
 
-        A full sample has fewer mini-batches (`GrowingSample.grown`).
+        If the sample is full earlier, it has fewer mini-batches (`GrowingSample.grown`).
         """
         return GrowingSample(self, seed, stream).grown(num_batches)
 
@@ -388,8 +388,8 @@ def fitted_cut(
 
     The m pins of a net besides its source are taken to be spread evenly: c = m / num_parts pins, at
     least 1, in each part. A part needs the row with probability reach[c] (`inclusion`), so each pin
-    adds ``reach[c] / c`` rows. An edge weighs the mean over the nets of its ends: `FITTED_COST` if
-    both c are 1, and at least 1.
+    adds ``reach[c] / c`` rows. The weight of an edge is proportional to the mean of this number
+    over the nets of its ends. It is `FITTED_COST` if c = 1 for both nets, and never less than 1.
     """
     assert hypergraph.net_sources is not None
     reach, others = inclusion.reach, np.diff(hypergraph.net_ptr) - 1

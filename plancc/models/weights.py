@@ -109,7 +109,7 @@ class Balance:
         return self.allowed.get(constraint.split()[0], default)
 
     def limits(self, matrix: Graph, num_parts: int, epsilon: float) -> Limits:
-        """Return limits for the weights of parts; `epsilon` is for names that `allowed` lacks."""
+        """Return limits for the weights of parts; names without an own limit allow `epsilon`."""
         found = constraints(matrix, self)
         allowed = [self.epsilon(name, epsilon) for name in found]
         return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))
@@ -237,7 +237,7 @@ def _work(matrix: Graph, balance: Balance) -> npt.NDArray[np.int64]:
     of_nonzero = sum(dims[:-1])
     of_row = sum(d * e for d, e in pairwise(dims))
     if matrix.num_nonzeros * of_nonzero + matrix.num_vertices * of_row > MAX_TOTAL:
-        raise InputError(f"dims {dims}: the work is above {MAX_TOTAL}; choose smaller widths")
+        raise InputError(f"dims {dims}: the multiply-adds exceed {MAX_TOTAL}; give smaller widths")
     return of_nonzero * _nonzeros(matrix, balance) + of_row
 
 

@@ -131,7 +131,7 @@ class Contest:
             self.why[form.name] = f"{left:.1f} s were left of it, and {least}"
 
     def _tried(self, entry: Candidate, form: Form, task: Task) -> tuple[Candidate, Ownership]:
-        """Find owners by a form; return `entry` with the owners' figures, and the owners."""
+        """Find owners by the model of `form`; return `entry` with their figures, and the owners."""
         shared, grid = self.prices.balance_of(form), form.assigner.grid
         asked = replace(self.asked, task=task, balance=shared)
         with asked.observer(f"candidate {form.label}"):
@@ -230,8 +230,7 @@ class Contest:
 def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Ownership:
     """Find owners by every candidate of an `AutoModel`; return the owners with the best objective.
 
-    The default objective is "time". All searches together take the budget of the task. The parts of
-    an edge plan share nonzeros, whatever the balance.
+    The default objective is "time". All searches together take the budget of the task.
 
     Parameters:
         grids: Whether the plan may have a process grid.

@@ -53,7 +53,7 @@ def mirrored_share(graph: Graph) -> float:
 
 
 def degrees(graph: Graph) -> npt.NDArray[np.int64]:
-    """Return the nonzeros in every vertex's row, plus its column if directed: int64[n]."""
+    """Return how many nonzeros each vertex has in its row and, if directed, column: int64[n]."""
     found = graph.row_nonzeros().astype(np.int64)
     if graph.directed:
         step = max(BLOCK, graph.num_vertices)  # every step takes an array of n numbers
@@ -97,7 +97,7 @@ def needed_memory(
     if limit is None or found.peak <= limit:
         return found.peak
     stage, least = max(found.stages, key=lambda name: found.stages[name]), of("fast").peak
-    told = ["give that much"]
+    told = ["raise it"]
     if searches and least <= limit:
         told.append(f"use `effort` fast ({shown(least)})")
     if task.model.on_ranks:

@@ -93,7 +93,8 @@ def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> Search
 def _together(one: SearchResult, two: SearchResult) -> SearchResult:
     """Return the result `one`, with the steps and the seconds of both searches.
 
-    Owners of `two` that are at least as balanced are added to `others` of the result.
+    If the best owners of `two` are at least as balanced as those of `one`, they are added to
+    `others` of the result.
     """
     over = [min(each.overload for each in of.tried if each.best) for of in (one, two)]
     others = [*one.others, two.owners] if over[1] <= over[0] else one.others

@@ -67,8 +67,8 @@ class PricedForms:
 
     Attributes:
         matrix, task, balance: The matrix, the task of model auto, and its balance.
-        rows: Owners of rows, int32[n]. A key is the balance (without a search, the model's name),
-            and the number of parts.
+        rows: Owners of rows, int32[n]. A key is the balance (or, if the form is not searched, the
+            name of the model that assigns rows), and the number of parts.
         seconds: Price by label of a form: whether memory is too small, and seconds of an epoch
             (infinite after a failure).
     """
@@ -92,8 +92,8 @@ class PricedForms:
     def best_form(self, name: str, unfit: bool = False) -> list[Form]:
         """Return a list with the form of candidate `name` that has the lowest price.
 
-        The list is empty if no form suits ranks, widths and graph. If `unfit`, the list has the
-        first suitable form, and no price is computed.
+        The list is empty if no form is possible with these ranks, widths and graph. A candidate
+        that is `unfit` is not searched: the list has its first possible form, without a price.
         """
         forms = []
         for options in MODELS[name].forms(self.task.num_parts):

@@ -65,7 +65,7 @@ class Assigner:
     def with_capacities(self, options: SearchOptions) -> SearchOptions:
         """Return options with a capacity for every part: the user's, else the machine's speeds.
 
-        If parts must have equal sizes, there are none, and the user's capacities raise InputError.
+        Parts that must have equal sizes get no capacities; InputError if the user gives some.
         """
         grid = self.grid
         of_ranks = grid is None or (grid.scheme == "1d" and grid.num_parts == grid.num_ranks)
@@ -87,7 +87,7 @@ class Assigner:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Context manager that explains in errors: `model` assigns blocks of the process grid."""
+        """Context manager that adds to errors that `model` assigns the process grid's blocks."""
         try:
             yield
         except InputError as error:

@@ -57,7 +57,7 @@ class Task:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """The objectives that the user may name; empty without a named objective, or for auto."""
+        """The objectives that the user may name; empty if none is named, or the model is auto."""
         if self.options.objective is None or self.model.layout == "any":
             return ()
         return (*self.model.own_objectives, *OBJECTIVES)
@@ -80,8 +80,8 @@ class Task:
     def searches(self) -> bool:
         """Whether plancc searches for owners; it then chooses partitioners and refinements itself.
 
-        A named partitioner replaces the search. If no other model has this model's default
-        objective, such as the edge cut of gp, only options ask for a search. Without such options,
+        A named partitioner replaces the search. If no other model has the objective, such as the
+        edge cut of gp, plancc searches only if the user gives options of the search. Without these,
         METIS finds the owners, as in the paper.
         """
         model, options = self.model, self.options
@@ -93,10 +93,10 @@ class Task:
 
     @property
     def objective(self) -> str | None:
-        """Objective of the search, or of the refinement of a partitioner's owners; else None.
+        """Objective of the search, or of the refinement of a partitioner's owners.
 
-        If the user names no objective, a search minimises the model's default objective; or the
-        volume, if no other model has this default.
+        None if there is neither. If the user names no objective, a search minimises the model's
+        default objective, but the volume if only this model has that objective.
         """
         model, asked = self.model, self.options.objective
         if model.of_batches:
@@ -121,8 +121,8 @@ class Task:
     def handed_on(self) -> dict[str, str]:
         """{"objective": the user's objective} if the model must get it as an option, else {}.
 
-        The model has objectives of its own then, and a partitioner minimises the user's without a
-        search.
+        It must if it has objectives of its own: its partitioner, not a search, minimises the
+        user's.
         """
         asked = self.options.objective
         if asked is None or self.objective is not None or not self.model.own_objectives:
@@ -136,7 +136,7 @@ class Task:
 
     @property
     def search_options(self) -> SearchOptions:
-        """The user's options, with the search's objective; None for models of mini-batches."""
+        """The user's options, with the search's objective (None for models of mini-batches)."""
         objective = None if self.model.of_batches else self.objective
         return replace(self.options, objective=objective)
 
@@ -174,8 +174,8 @@ class Ownership:
         about_run, about_owners: Notes for the user about the run, and about the owners.
         balance: Balance of the parts; None if it is the balance that was asked for.
         limits: Limits of the parts; None if they are not known.
-        others: Other owners, at least as balanced: perhaps quicker after renumbering, or with
-            node-aware exchange.
+        others: Other owners, at least as balanced. After renumbering, or with a node-aware
+            exchange, their epochs may be quicker.
         grid, topology: The process grid, or the topology, that model auto chose; None without.
     """
 

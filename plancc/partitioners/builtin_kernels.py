@@ -65,8 +65,8 @@ def _bisect(nets: Any, weight: Any, shares: Any, order: Any) -> Any:
 def _search(nets: Any, order: Any, region: Any, net_seen: Any, search: int) -> None:
     """Sort the vertices in `order` by a breadth-first search from the first of them.
 
-    `region` is scratch: ``2 * search`` for vertices in `order`, plus 1 once found. `net_seen` is
-    the last search that visited a net.
+    `region` is scratch: it is ``2 * search`` for vertices in `order`, and 1 more once they are
+    found. `net_seen` has the last search that visited each net.
     """
     for v in order:
         region[v] = 2 * search

@@ -20,7 +20,7 @@ def prepare(
     """Return the keyword arguments of `run`; preset "recursive" allows only objective "cut"."""
     recursive = options["preset"] == "recursive"
     if recursive and problem.objective != "cut":
-        raise InputError("METIS preset 'recursive' minimises the cut only; use preset 'kway'")
+        raise InputError("METIS preset 'recursive' only minimises the edge cut; use preset 'kway'")
     # Recursive bisection allows its imbalance in every step; the steps multiply to 1 + epsilon.
     steps = math.ceil(math.log2(num_parts)) if recursive else 1
     weights = problem.vertex_weights.reshape(problem.num_vertices, -1)

@@ -200,7 +200,10 @@ def _mended(
 def _limits(
     weights: npt.NDArray[np.int64], num_parts: int, options: PartitionOptions, given: Limits | None
 ) -> Limits:
-    """Return the parts' limits, with imbalances from `given` if it fits, else from `options`."""
+    """Return the parts' limits, with the imbalances that `options` allow.
+
+    If `given` has the same number of constraints, its imbalances are used instead.
+    """
     limits = Limits(weights, num_parts, options.epsilon, options.capacities)
     if given is None or len(given.names) != len(limits.names):
         return limits
@@ -222,7 +225,7 @@ def check_problem(problem: Hypergraph | WeightedGraph) -> None:
 def by_rank(
     problem: Hypergraph | WeightedGraph, ranks: Callable[[Adapter], Mapping[type, int]]
 ) -> list[Adapter]:
-    """Return the partitioners that accept `problem` and have a priority, in descending priority."""
+    """Return the partitioners for `problem` to which `ranks` gives a priority, highest first."""
     objective = problem.objective if isinstance(problem, WeightedGraph) else ""
     return by_rank_of_kind(type(problem), objective, ranks)
 

@@ -30,8 +30,8 @@ ROWS = EpochRates(message=0.0, row=1.0, nonzero=0.0, own_row=0.0)
 class RefineEdges:
     """Move nonzeros and owners of rows to other parts, so that an edge plan costs less.
 
-    A round is a series of sweeps: first over the limit at rising prices, then back within the
-    limit.
+    A round is a series of sweeps: at first parts may exceed the limit, at a price that rises from
+    sweep to sweep; then parts get back within the limit.
 
     Attributes:
         objective: A name in `plancc.cost.objectives.OBJECTIVES`.

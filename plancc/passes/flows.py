@@ -114,7 +114,7 @@ class Flows:
         cut_nets: Any,
         history: Any,
     ) -> tuple[npt.NDArray[np.int32], int]:
-        """Return the vertices that two parts should exchange, and the work, without moving them."""
+        """Return the vertices that two parts should exchange, and the work done to find them."""
         if self.deadline.passed():
             return np.empty(0, dtype=np.int32), 0
         how, sums = self.numbers, state.sums[pair]
@@ -169,7 +169,7 @@ def _exchange(
 ) -> int:
     """Exchange vertices between two parts; return by how much the volume falls.
 
-    If the volume rises, undo the exchange: the flow network leaves out some nets.
+    Since the flow network leaves out some nets, the volume may rise; then undo the exchange.
     """
     saved = int(exchange_between(vertices, pair[0], pair[1], nets, state))
     if saved >= 0:

@@ -39,7 +39,7 @@ class Goal:
     Attributes:
         reach (float64[m + 1], or None): Probability that a part with c pins of a net needs its row,
             scaled so that ``reach[1]`` is about 1, since gains below `plancc.passes.presets.TINY`
-            count as 0. Nets need sizes and sources. None: the volume.
+            count as 0. If it is None, the objective is the volume.
         unit: Factor of `value` that undoes the scaling of `reach`.
     """
 
@@ -127,10 +127,10 @@ class Sweeps:
     def price_unit(
         self, nets: Nets, state: State, share: npt.NDArray[np.float64] | None = None
     ) -> npt.NDArray[np.float64]:
-        """Return the unit of the prices of overweight, float64[num_parts, num_constraints].
+        """Return what prices of overweight are multiples of: float64[num_parts, num_constraints].
 
-        Parts of little capacity have high units. If `share` of the weight is on the boundary, units
-        are proportional to 1 / share**2, since only the boundary can move.
+        The value is high for parts of little capacity. It is proportional to 1 / share**2, where
+        `share` of the weight is on the boundary, since only the boundary can move.
         """
         if share is None:
             share = self._share_of_weight(boundary(nets, state), nets)
@@ -226,8 +226,9 @@ class Sweeps:
     ) -> int:
         """Apply minimum cuts between neighbouring parts; return the work, 0 if no cut was tried.
 
-        Cuts need the volume as goal, and parts with few neighbours. One run for each entry of
-        `cuts` moves at most `most` vertices. Neither volume nor overload rises.
+        Cuts are tried only if the goal is the volume, and between parts that have few neighbours.
+        There is one run for each entry of `cuts`, which moves at most `most` vertices. Neither
+        volume nor overload rises.
         """
         if self.goal.reach is not None:
             return 0
@@ -360,7 +361,7 @@ class Sweeps:
         *,
         other: Owner | None = None,
     ) -> State:
-        """Run one V-cycle; return the finest level's state, which may be worse or unbalanced.
+        """Run one V-cycle; return its result, which may be unbalanced or worse than `owner`.
 
         `refine` changes the state of every level, coarsest first; None: `anneal`, then `cut`. With
         `other`, clusters stay within parts of both partitions (the combine operator of evolutionary

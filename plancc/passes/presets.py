@@ -44,8 +44,8 @@ class Coarsening:
 class Trading:
     """Tuned parameters for exchanging vertices between parts above their limit and parts with room.
 
-    Without exchanges, the loss of volume with 64 parts is 1.010, and a part with two tight limits
-    often exceeds one.
+    Without exchanges, the volume with 64 parts is 1.010 times as large, and a part that has two
+    tight limits often exceeds one of them.
     """
 
     # For every round: least share of a part's overload that an exchange must remove, and parts with
@@ -78,7 +78,7 @@ class Restoring:
 class Cuts:
     """Tuned parameters of minimum cuts between neighbouring parts.
 
-    On a mesh with 8 parts, the loss of volume without the last cuts of a refinement is 1.057.
+    On a mesh with 8 parts, a refinement without its last cuts gives 1.057 times the volume.
     """
 
     # Most weight next to the boundary that a minimum cut may move, as a share of the part's weight.
@@ -128,8 +128,8 @@ class LocalSearch:
 class Ejection:
     """Tuned parameters of ejection chains, which move vertices into full parts.
 
-    Without chains, the loss of volume is 1.013 with 64 parts, and 1.042 with 512 parts, where a
-    search then takes a fifth of the CPU time.
+    Without chains, the loss of volume is 1.013 with 64 parts, and 1.042 with 512 parts. With 512
+    parts, chains make a search take five times the CPU time.
     """
 
     chain: int = 8  # most moves of a chain
@@ -196,9 +196,9 @@ class TrafficRounds:
     To *hold* a value of the objective means to lower the volume without exceeding the value; to
     *shave* means to hold a slightly lower value.
 
-    Losses with 8 parts: 1.057 of the busiest part's rows and 1.083 of messages without rounds,
-    1.006 of volume without shaving. With 64 parts: 1.021 of the busiest part's rows without
-    holding.
+    With 8 parts, the losses without rounds are 1.057 (busiest part's rows) and 1.083 (messages);
+    the loss without shaving is 1.006 (volume). With 64 parts, the loss without holding is 1.021
+    (busiest part's rows).
     """
 
     # Prices of traffic from sweep to sweep beyond the limit, over the strength of the round.
@@ -233,7 +233,7 @@ TIME_ROUNDS = TrafficRounds(stronger=1.6, of_busiest=True)
 class EdgeRounds:
     """Tuned parameters of the rounds of `RefineEdges`.
 
-    Without rounds, the loss of volume with 64 parts is 1.007.
+    With 64 parts, the loss of volume (see the module) is 1.007 without rounds.
     """
 
     prices: tuple[float, ...] = PRICES

@@ -115,7 +115,7 @@ class RefineVolume:
     The passes for other objectives derive from this class.
 
     Attributes:
-        cycles: Largest number of V-cycles, without the first sweeps on the finest level.
+        cycles: Largest number of V-cycles; the first sweeps on the finest level do not count.
         polishes: Whether minimum cuts run before the first V-cycle, and local searches at the end.
     """
 
@@ -226,7 +226,7 @@ class _RefineTraffic(RefineVolume, ABC):
     removed messages stay removed. Other rounds start from the best owners.
 
     Attributes:
-        max_extra_volume: Largest increase of the given owners' volume, as a share.
+        max_extra_volume: Largest increase of the given owners' volume, divided by this volume.
     """
 
     cycles: int = 8
@@ -377,7 +377,7 @@ class _Rounds:
         return reached
 
     def _hold(self, value: float, times: int) -> Merit:
-        """Hold a value of the objective (`TrafficRounds`) in `times` sweeps; return the merit."""
+        """Run `times` sweeps with the prices that `_held` gives for `value`; return the merit."""
         run, tariff = self.run, self.options._held(value)
         flow = self.options._flow(run.nets, run.state)
         ladder = [(self.free, tariff)] * times

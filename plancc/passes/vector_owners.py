@@ -103,7 +103,7 @@ def _needs(indptr, indices, nonzero_owner, num_parts):  # type: ignore[no-untype
 
 @njit(cache=True, nogil=True)
 def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-untyped-def]
-    """Add `sign` times the rows that are sent for vertex v if part q owns v."""
+    """Add `sign` times the rows sent for vertex v, owned by part q, to `sent` and `received`."""
     for a in range(ptr[v], ptr[v + 1]):
         m = part[a]
         if m != q:

@@ -1,7 +1,7 @@
 """Write and read attributes of HDF5 groups, and compute a digest of the attributes.
 
-Strings have a fixed length: the global heap of HDF5, where others go, can make a reader loop
-forever on one damaged byte.
+Strings have a fixed length. HDF5 stores other strings in its global heap, in which one damaged byte
+can make a reader loop forever.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """BLAKE3 digests of bytes.
 
-The library is imported at the first digest, so that other processes run without it.
+The library is imported at the first digest, so that processes without digests run without it.
 """
 
 from __future__ import annotations

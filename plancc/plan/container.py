@@ -40,7 +40,7 @@ class Container:
         size (int): Size of the file in bytes.
 
     Raises:
-        InputError: If the file is not readable, or its name shows a graph or a part vector.
+        InputError: If the file is not readable, or has the name of a graph or of a part vector.
         PlanError: If the file is no HDF5 file, or has no checksums: HDF5 may loop on damage.
     """
 
@@ -72,7 +72,7 @@ class Container:
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
-        """Turn every error of h5py inside the block into a PlanError: `what` is damaged."""
+        """Turn every error of h5py inside the block into a PlanError that calls `what` damaged."""
         try:
             yield
         except PlanccError:
@@ -191,7 +191,7 @@ def lock_advice(error: Exception) -> str:
 
 
 def _other_kind(path: str, error: OSError) -> str:
-    """Return a phrase for a file whose name says part vector or graph; "" for other files."""
+    """Return a phrase for a file named like a part vector or a graph; "" for other files."""
     if "signature not found" not in str(error) or not os.path.getsize(path):
         return ""
     if re.search(r"\.part(\.\d+)?$", path):

@@ -105,7 +105,7 @@ class ConvOptions:
     ) -> BothWays:
         """Return the steps of a layer's forward pass and of its backward pass, in an epoch.
 
-        `fixed`: whether pass "constant" computes results that need no weights before training.
+        `fixed`: whether pass "constant" computes, before training, what needs no weights.
         `after` are steps that the network adds after the layer.
         """
         steps = [*self._checked_steps(*widths, last), *after]
@@ -126,7 +126,7 @@ class ConvOptions:
         return found
 
     def _transposed(self, forward: Steps) -> Steps:
-        """Return steps that compute what `forward` computes, with the backward pass as adjoint."""
+        """Return steps equivalent to `forward`, whose adjoints make up the backward pass."""
         return forward
 
     def with_order(self, order: str) -> Self:

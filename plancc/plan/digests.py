@@ -39,8 +39,8 @@ Digests = npt.NDArray[np.uint8]
 def cut_points(cut: str, table: Callable[[str], npt.NDArray[Any]]) -> Int64Array:
     """Return offsets that cut a dataset into parts, int64[num_parts + 1].
 
-    `cut` is `FileDataset.cut`, not "". `table` returns a dataset by name, in a damaged plan with
-    any numbers.
+    `cut` is a `FileDataset.cut` other than "". ``table(name)`` returns a dataset; in a damaged
+    plan, its numbers may be out of range.
     """
     if cut == LOCAL_ROWS:
         part_ptr: Int64Array = table(PART_PTR)

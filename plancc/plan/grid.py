@@ -5,7 +5,7 @@ A (Tripathy et al. 2020, Table II; Wan et al. 2025, Section 3.1 for "feature"; P
 
     scheme    parts      ranks of a part   a rank holds of H                 a rank holds of A
     1d        P          1                 the part's rows                   the part's rows
-    1.5d      P / c      c (copies)        the part's rows (c copies)        columns of one chunk
+    1.5d      P / c      c (copies)        the part's rows (c copies)        some of the columns
     2d        Pr         Pc                some columns of the part's rows   one block
     3d        Pr x Pl    Pc                some columns of the part's rows   one block of one layer
     feature   groups     P / groups        some of the part's rows           all rows of the part
@@ -172,8 +172,8 @@ class Grid:
     def chunk(self, part: int) -> int:
         """Return the process column that needs the rows of H of this part, in a "1.5d" grid.
 
-        As in Tripathy et al. 2020, Equation 3, but left-over parts are spread over all columns, so
-        that none waits for the last column.
+        As in Tripathy et al. 2020, Equation 3. If the number of parts is no multiple of the number
+        of columns, the extra parts are spread over all columns; in the paper, the last gets all.
         """
         return part * self.columns // self.rows
 
@@ -185,7 +185,7 @@ class Grid:
         return width * column // self.columns, width * (column + 1) // self.columns
 
     def check_width(self, width: int) -> None:
-        """Raise InputError if the grid needs more columns than `width`; "feature" allows any."""
+        """Raise InputError if the grid splits rows of `width` columns over more ranks than that."""
         if self.splits_columns and width < self.columns:
             raise InputError(
                 f"grid '{self}' splits columns over {self.columns} ranks, but a layer is "

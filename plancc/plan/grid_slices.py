@@ -26,8 +26,8 @@ def with_grid(plan: Plan, grid: Grid) -> Plan:
     """Return the plan of a process grid, with the tables of the row plan `plan`."""
     if plan.header.layout != "row" or plan.num_parts != grid.num_parts:
         raise InputError(
-            f"grid '{grid}' needs a row plan of {grid.num_parts} parts, not {plan.num_parts} parts "
-            f"of layout {plan.header.layout}"
+            f"grid '{grid}' needs a row plan of {grid.num_parts} parts, but this plan has "
+            f"{plan.num_parts} parts and layout '{plan.header.layout}'"
         )
     return replace(plan, header=replace(plan.header, layout=grid.layout, grid=grid))
 

@@ -103,7 +103,7 @@ def with_links(
     number: Int64Array,
     per_link: int,
 ) -> Plan:
-    """Return the plan with links `ends`, int[2, links], and with the exchange of rows for links."""
+    """Return the plan with links `ends`, int[2, links], and the exchange of the rows they need."""
     header = replace(plan.header, links=per_link)
     if problem := header.links_problem():
         raise InputError(f"there cannot be {problem}")
@@ -123,7 +123,7 @@ class _RowOrder(NamedTuple):
 def _lower_rows(
     matrix: Graph, order: _RowOrder, column: Int32Array, value: npt.NDArray[np.floating]
 ) -> tuple[Int64Array, _Chunks]:
-    """Write `column` and `value` of a row plan; return its `row_ptr`, and the received rows."""
+    """Fill the arrays `column` and `value` of a row plan; return `row_ptr` and receive sets."""
     assert matrix.values is not None
     indptr, indices, values = matrix.indptr, matrix.indices, matrix.values
     part_ptr, position = order.part_ptr, order.position
@@ -212,7 +212,7 @@ def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column
 
 @njit(cache=True, nogil=True)
 def _number(row_ptr, local, spare, column, value):  # type: ignore[no-untyped-def]
-    """Number the columns of a part by `local`, own columns first in each row.
+    """Replace every column c of a part by ``local[c]``, and put own columns first in each row.
 
     `spare` is scratch memory for one row.
     """

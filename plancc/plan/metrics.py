@@ -1,7 +1,7 @@
 """The figures of a plan's load and communication, and their definitions.
 
-Volumes are rows of H, in an edge plan the rows of expand and fold. A row counts once for every part
-that needs the row. Words are rows times the width of H.
+A volume is a number of rows of H; in an edge plan, the rows of both expand and fold count. A row
+counts once for every part that needs the row. Words are rows times the width of H.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str
 
 
 def check(invariants: Iterable[tuple[str, str]], path: str = "") -> list[str]:
-    """Return the names of invariants (name, fault); raise PlanError for the first with a fault."""
+    """Return the names in pairs (name, fault); raise PlanError for the first pair with a fault."""
     done: dict[str, None] = {}
     for name, problem in invariants:
         if problem:
@@ -165,8 +165,7 @@ def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: igno
 def _matrix_fault(of_parts, csr, halo_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
     """Return the first fault as (key of `MATRIX_FAULTS`, part, local row, column), or zeros.
 
-    `of_parts` is (rows, local_ptr, num_interior), and `csr` is (row_ptr, column). `stamp` holds the
-    last row that used each column of a part.
+    `of_parts` is (rows, local_ptr, num_interior), and `csr` is (row_ptr, column).
     """
     rows, local_ptr, num_interior = of_parts
     row_ptr, column = csr
@@ -218,7 +217,7 @@ def all_finite(values: npt.NDArray[np.floating]) -> bool:
 
 @njit(cache=True, nogil=True, plain=True)
 def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
-    """Return whether a word has all `bits`.
+    """Return whether any of the words has all `bits`.
 
     The test is made once per 4,096 words, so that the compiler vectorises the loop.
     """

@@ -103,8 +103,9 @@ def _mirrors(exchange: Exchange) -> str:
 def _difference(send, receive):  # type: ignore[no-untyped-def]
     """Return (receiver, sender) of a message that differs in the two tables, or (-1, -1).
 
-    Both tables are well formed (ptr, peer, row_ptr, row). Senders list receivers in ascending
-    order, so the message to compare is always the sender's next one, ``following[sender]``.
+    Both tables are well formed (ptr, peer, row_ptr, row). Receivers are visited in ascending order,
+    and senders list them so. The message to compare is thus ``following[sender]``, the sender's
+    next one.
     """
     ptr, peer, row_ptr, row = receive
     send_ptr, send_peer, send_row_ptr, send_row = send
@@ -142,9 +143,9 @@ def _repetition(plan: Plan, parts: PartRange) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _repeated_nonzero(of_parts, csr, part_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
-    """Return the places of row and column of a nonzero that two parts have, or (-1, -1).
+    """Return row and column, as places in plan order, of a nonzero that two parts have.
 
-    `of_parts` is (rows, local_ptr, halo_ptr), `csr` is (row_ptr, column).
+    Return (-1, -1) if there is none.
     """
     rows, local_ptr, halo_ptr = of_parts
     row_ptr, column = csr

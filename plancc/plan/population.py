@@ -20,7 +20,7 @@ from plancc.sampling import Population, Sampler
 
 
 def num_training(file: PlanFile, target: str | None = None) -> int | None:
-    """Return the number of training vertices; None without training mask and `target`."""
+    """Return the number of training vertices; None if there is neither mask nor `target`."""
     types, suffix = file.header.types, ""
     if types is not None and target is not None:
         suffix = f"_of_{types.names.index(target)}"

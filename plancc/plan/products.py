@@ -11,8 +11,8 @@ ranks). Blocks of the local matrix have these names:
   "folded" |  folded   | folded_halo |
            +-----------+-------------+
 
-Names are bound to messages, groups of ranks and matrices by the runtime, which executes programs,
-and to traffic by `plancc.plan.words.transfers`, which counts words.
+The runtime, which executes programs, binds names to messages, groups of ranks and matrices. The
+function `plancc.plan.words.transfers`, which counts words, binds them to traffic.
 
 Between two collective steps, the runtime starts all messages, waits for a message before a step
 reads its rows, and adds scattered rows last. A program that needs another order raises an error.
@@ -109,7 +109,7 @@ class ReduceScatter(Step):
 
 @dataclass(frozen=True)
 class AllToAll(Step):
-    """Exchange own rows with all columns for the rows of all ranks of a group with some columns.
+    """Turn own rows, with all columns, into some columns of the rows of all ranks of the group.
 
     Attributes:
         to_rows: Whether the step does the reverse.
@@ -256,7 +256,7 @@ def grid_program(grid: Grid) -> Program:
 
 
 def adjoint(program: Sequence[Step]) -> Program:
-    """Return the program of A^T G, given the program of A H; late rows have no gradient."""
+    """Return the program of A^T G, given that of A H; no gradient is sent for late rows."""
     return tuple(step.adjoint() for step in reversed(program) if not step.late)
 
 

@@ -188,7 +188,7 @@ class PlanFile:
             return self._container.is_there(name, h5py.Dataset)
 
     def metrics(self, prefix: str = "") -> Metrics | None:
-        """Return figures by `prefix` of their names; None if a figure is missing or no number."""
+        """Return the figures named `prefix` + name; None if one is missing or is not a number."""
         return Metrics.from_dict(self.attributes("metrics"), prefix)
 
     def vertex_data_names(self) -> list[str]:
@@ -209,7 +209,7 @@ class PlanFile:
         return int(self.node(name).shape[1]) if self.has(name) else None
 
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
-        """Read the entries of parts ``first..last-1`` of a dataset, and compare their digests.
+        """Read the entries of parts ``first..last-1`` of a dataset; check them by their digests.
 
         Datasets that are not cut into parts are read whole; offsets have an end entry.
         """
@@ -296,9 +296,10 @@ class PlanFile:
         return found
 
     def rows_on_disk(self, name: str, first: int, last: int) -> MappedRows:
-        """Map the checked rows of parts ``first..last-1`` of a two-dimensional dataset into memory.
+        """Map the rows of parts ``first..last-1`` of a two-dimensional dataset into memory.
 
-        Raises InputError if the rows are compressed or not aligned to the size of a number.
+        The rows' digests are checked. InputError is raised if the rows are compressed or not
+        aligned to the size of a number.
         """
         dataset, points = self.node(name), self._cut(dataset_of(name).cut, first, last)
         start, stop = points[[0, -1]].tolist()
@@ -521,7 +522,7 @@ class PlanFile:
         return header
 
     def _check_names(self) -> None:
-        """Raise PlanError for unknown names, unless the file has a higher minor version."""
+        """Raise PlanError for an unknown attribute or node, unless the minor version is newer."""
         if self.minor > MINOR:
             return
         names = self.attributes("")

@@ -20,7 +20,8 @@ class RelationTraffic:
     """A relation, and the traffic of a product with the nonzeros of this relation alone.
 
     Attributes:
-        steps: Traffic of "expand" and, in an edge plan, "fold"; hops are not counted.
+        steps: Traffic of "expand" and, in an edge plan, "fold". Rows that travel in hops count as
+            if they were sent directly.
     """
 
     relation: Relation

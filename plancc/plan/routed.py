@@ -26,7 +26,7 @@ class PartRoute:
     """A rank's share of the hops of an exchange.
 
     Attributes:
-        own (int32[k]): Local numbers of own rows sent after the first hop; they begin the stage.
+        own (int32[k]): Local numbers of own rows sent after the first hop: the first of the stage.
         hops: Exchanges: collect sends own rows, cross and spread send rows of the stage.
         at (int32[needed rows]): Index in the stage of every halo row (or folded row).
     """
@@ -47,7 +47,7 @@ class PartRoute:
 
 @dataclass(frozen=True, eq=False)
 class Routed(Exchange):
-    """A rank's exchange that sends rows in hops; its method `keep` drops the hops.
+    """A rank's exchange that sends rows in hops; its method `keep` returns one without hops.
 
     Attributes:
         from_owners: Whether owners send the rows; a fold runs the hops in reverse order.
@@ -89,7 +89,7 @@ def exchange_of_rank(
     """Return the rank's exchange, with the rank's share of the hops.
 
     `exchange` is returned unchanged if the plan has no hops, or if a rank has parts of several
-    nodes. `needed` has places of rows, sorted by the rank's local numbers.
+    nodes. `needed` has the places of the rank's halo rows (or folded rows), by local number.
     """
     held, header = rows.held, rows.held.header
     if header.route is None or not header.route.keeps_groups(held.ranks):

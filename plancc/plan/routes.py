@@ -118,7 +118,7 @@ class _Once(NamedTuple):
 
 
 def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> Int64Array:
-    """Return the index in `once` of each pair (``owner[k]``, ``node[k]``): int64[len(owner)]."""
+    """Return the group in `once` of the rows that ``owner[k]`` sends ``node[k]``, for every k."""
     keys = once.owner.astype(np.int64) * nodes + once.node
     return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)
 
@@ -190,7 +190,7 @@ def _step(
 
 @njit(cache=True, nogil=True)
 def _once_per_node(ptr, peer, row_ptr, row, node, part_ptr):  # type: ignore[no-untyped-def]
-    """Return the fields of `_Once` for messages (ptr, peer, row_ptr, row) sorted by sender."""
+    """Return the fields of `_Once` for an exchange with send side (ptr, peer, row_ptr, row)."""
     parts = len(ptr) - 1
     owner, to = np.empty(len(peer), np.int32), np.empty(len(peer), np.int32)
     ends = np.zeros(len(peer) + 1, np.int64)
@@ -228,9 +228,9 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
     """Choose, for each ordered pair of nodes, the sending and the receiving part: int32[2, pairs].
 
     `nodes` holds the two nodes of each pair, and `crossing` its number of rows. `owned` and
-    `needed` are (pair, part, rows that the part owns or needs). `load` is the rows that each part
-    sends and receives in its node; choices are added. Pairs with more rows choose first, and choose
-    the parts with the least load after the choice.
+    `needed` hold three arrays: pair, part, and rows that the part owns or needs. `load` is the rows
+    that each part sends and receives in its node; the rows of each choice are added to it. Pairs
+    with the most rows come first, and get the parts whose load is then least.
     """
     pairs = len(crossing)
     width = (first[1:] - first[:-1]).max()
@@ -262,9 +262,10 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
 def _choose_relays(sizes, node, needed, first, load):  # type: ignore[no-untyped-def]
     """Choose, for each group of rows, the relay in the node that needs the rows: int32[groups].
 
-    `needed` is (ptr, part, rows): how many rows of each group the parts need. `load` is the rows
-    that each part sends, and that it receives; choices are added. Larger groups choose first, and
-    choose the part whose larger load is least after the choice.
+    `needed` is (ptr, part, rows): part ``part[k]`` needs ``rows[k]`` rows of group i, for k in
+    ``ptr[i]:ptr[i + 1]``. `load` holds the rows that each part sends, and the rows that it
+    receives; it is updated. The largest groups come first; each gets the part for which the larger
+    of the two numbers is then least.
     """
     ptr, part, rows = needed
     sent, received = load

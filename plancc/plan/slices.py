@@ -41,8 +41,8 @@ def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tup
 def read_rows(file: PlanFile, rank: int, num_ranks: int, on_disk: bool = False) -> Part:
     """Read a rank's rows with vertex data and links, but without nonzeros and messages.
 
-    Links stay as stored, part by part, and features unchecked. No compiled function is called. With
-    `on_disk`, features stay in the file (`PlanFile.rows_on_disk`).
+    Links stay as stored, part by part. Numbers in features are not checked. No compiled function is
+    called. With `on_disk`, features stay in the file (`PlanFile.rows_on_disk`).
     """
     header, share = file.header, None
     held = parts_of_rank(file.path, header, rank, num_ranks)

@@ -172,7 +172,7 @@ class Exchanges(dict[str, Exchange]):
         return tuple(self[name] for hop in HOPS if (name := f"{step}_{hop}") in self)
 
     def needed(self, step: str) -> Side:
-        """Return a step's messages by the parts that need rows or have partial sums."""
+        """Return a step's messages, grouped by the receivers (expand) or by the senders (fold)."""
         return self[step].receive if step == "expand" else self[step].send
 
     def of_parts(self, first: int, last: int) -> Exchanges:

@@ -52,8 +52,8 @@ class Transfer(ABC):
     """One exchange or collective of all ranks. Empty messages are not counted.
 
     Attributes:
-        reverse: Whether receivers send to senders; a broadcast becomes a reduction to its root, an
-            all-gather a reduce-scatter.
+        reverse: Whether receivers send to senders. A reversed broadcast is a reduction to its root;
+            a reversed all-gather is a reduce-scatter.
     """
 
     reverse: bool = field(default=False, kw_only=True)

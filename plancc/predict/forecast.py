@@ -25,7 +25,7 @@ class Forecast:
     """Predicted seconds of one epoch, which the compiler records in the plan's provenance.
 
     Attributes:
-        seconds: Seconds with the plan; None if a width is below the grid's process columns.
+        seconds: Seconds with the plan; None if a width is below the number of process columns.
         random_seconds: Seconds with a random row partition on as many ranks.
         bound_seconds: Seconds if all work were evenly spread and no rows were exchanged.
     """

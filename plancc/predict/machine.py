@@ -142,7 +142,8 @@ class SparseRates:
     Attributes:
         nonzeros_per_row: Measured numbers of nonzeros per row, ascending.
         width: Measured numbers of columns of the dense matrix, ascending.
-        multiply_adds: Rates by `nonzeros_per_row` and `width`; first by `rows`, unless empty.
+        multiply_adds: Table of rates, with the axes `nonzeros_per_row` and `width`. If `rows` is
+            not empty, it is the first of three axes.
         rows: Measured numbers of rows of a square matrix, ascending, which decide whether the dense
             matrix fits into a cache. Empty if they make no difference.
     """
@@ -180,7 +181,7 @@ class SparseRates:
     ) -> Float64Array:
         """Return the rates for these shapes, float64, by interpolation in the table.
 
-        Logarithms are linear; outside the table, the nearest value applies.
+        Interpolation is linear in logarithms; outside the table, the nearest value applies.
         """
         axes = (self.rows or (1.0,), self.nonzeros_per_row, self.width)
         table = np.log(np.array(self.multiply_adds, np.float64).reshape([*map(len, axes)]))
@@ -215,7 +216,7 @@ class Overlap:
     """How much of the time of messages is hidden, because products are computed meanwhile.
 
     Attributes:
-        communication: Hidden share, 0..1, of the shorter of two times: messages, own rows' product.
+        communication: Hidden share, 0..1, of the shorter time: of messages or own rows' product.
     """
 
     communication: float = 0.0

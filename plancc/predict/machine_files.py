@@ -18,7 +18,7 @@ DEFAULT_MACHINE = "cpu-cluster"
 
 
 def find_machine(name: str | PathLike[str]) -> Machine:
-    """Return the machine with a name in `shipped_machines`, or from a file for `read_machine`.
+    """Return the machine of this name in `shipped_machines`, or read a file (`read_machine`).
 
     Raises InputError if there is no such machine.
     """

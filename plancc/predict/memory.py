@@ -198,7 +198,7 @@ def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
 def _evaluation(
     rows: Int64Array, dims: Sequence[int], held: Sequence[int | Int64Array]
 ) -> Int64Array:
-    """Return the words of an evaluation's three largest matrices at a time: int64[num_ranks]."""
+    """Return the most words that a layer's matrices take in an evaluation: int64[num_ranks]."""
     most = 2 * rows * held[1]
     for k in range(1, len(dims) - 1):
         wide_in, wide_out = rows * held[k], rows * held[k + 1]

@@ -236,13 +236,13 @@ def default_predictor(
 
 
 def _alike(rows: int, nonzeros: int, expand: Pairs) -> Tables:
-    """Return tables of a row plan in which every part has `rows` rows and `nonzeros` nonzeros."""
+    """Return `Tables` of a row plan in which every part has `rows` rows and `nonzeros` nonzeros."""
     every = np.ones(expand.num_ranks, np.int64)
     return Tables("rates", "row", rows=rows * every, nonzeros=nonzeros * every, expand=expand)
 
 
 def _halved(pairs: Pairs, rows: int) -> Pairs:
-    """Split each message into two of half its size; all have `rows` rows, at least 2."""
+    """Split every message of `pairs`, all of `rows` rows (at least 2), into two halves."""
     return Pairs(
         pairs.num_ranks,
         np.repeat(pairs.source, 2),

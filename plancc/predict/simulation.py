@@ -14,7 +14,7 @@ slowest rank. An operation takes this time:
                   also takes bytes / stream to read and write its rows.
     elementwise   bytes / stream
     batch         seconds per drawn block, row and nonzero. If ranks draw without messages, and
-                  have two cores each, only time beyond the previous step is added.
+                  have two cores each, only the time beyond that of all other steps is added.
 
 Late messages add only the time by which they take longer than all other steps together. Compute
 time and overhead are divided by the rank's speed. Numbers of 8 bytes take twice as long as float32.
@@ -126,7 +126,7 @@ class Prediction:
         return sum(each.slowest for each in self.steps if each.step not in COMPUTED)
 
     def of_step(self, step: str) -> tuple[float, float]:
-        """Return the seconds of all steps of this name: sums of slowest ranks, and of means."""
+        """Return two sums over the steps named `step`: slowest rank's seconds, and mean seconds."""
         chosen = [each for each in self.steps if each.step == step]
         return sum(each.slowest for each in chosen), sum(each.mean for each in chosen)
 

@@ -29,7 +29,7 @@ class Boundary:
 
     Attributes:
         points: Ascending tuples: number of parts; halo rows per own row; parts from which a part
-            receives. The third may be None: from all other parts, or from as many as halo rows.
+            receives. The third may be None: from all others, or from one per halo row if fewer.
         source: "assumed", or the names of the plans on which the points were measured.
     """
 
@@ -118,7 +118,8 @@ class Sizes:
         vertices: Number of vertices.
         nonzeros: Number of nonzeros with the diagonal, at least `vertices`.
         boundary: Halo rows by label of a model. The key "" stands for all other models that
-            exchange rows, except rp, whose default is a random matrix with equal columns.
+            exchange rows, except rp. Without an entry, rp has the halo rows of a random matrix in
+            which all columns have the same number of nonzeros.
     """
 
     vertices: int
@@ -142,7 +143,7 @@ def tables_of_sizes(
     grid: Grid | None = None,
     boundary: Boundary | None = None,
 ) -> Tables:
-    """Return tables of equal parts; without `boundary`, halo rows are as in a random matrix."""
+    """Return `Tables` of equal parts; without `boundary`, with a random matrix's halo rows."""
     tables = even_tables(name, sizes.vertices, sizes.nonzeros, num_parts, grid)
     if not sends_rows(grid):
         return tables
@@ -156,7 +157,7 @@ def random_boundary(vertices: int, nonzeros: int, num_parts: int) -> float:
     """Return the expected number of halo rows per own row of a random partition into p parts.
 
     A column has d = nonzeros / vertices - 1 nonzeros off the diagonal, so ``(p - 1) (1 - (1 - 1 /
-    p)^d)`` other parts need a row. Unequal columns give fewer halo rows.
+    p)^d)`` other parts need a row. If d differs between columns, there are fewer halo rows.
     """
     degree = nonzeros / vertices - 1
     return (num_parts - 1) * (1 - (1 - 1 / num_parts) ** degree)
@@ -170,7 +171,7 @@ def even_tables(
     grid: Grid | None = None,
     speeds: npt.NDArray[np.float64] | None = None,
 ) -> Tables:
-    """Return tables of parts without exchange, of equal sizes or in proportion to `speeds`."""
+    """Return `Tables` of parts without messages; sizes are equal, or proportional to `speeds`."""
     nobody = np.zeros(0, np.int32)
     return Tables(
         name=name,
@@ -190,7 +191,7 @@ def _shares(total: int, number: int, speeds: npt.NDArray[np.float64] | None = No
 
 
 def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs:
-    """Return messages with `fraction` rows per own row from `peers` parts (None: all others)."""
+    """Return messages: a part gets `fraction` * max(rows) rows from `peers` parts (None: all)."""
     num_parts = len(rows)
     halo = min(round(fraction * int(rows.max())), int(rows.sum() - rows.max()))
     number = num_parts - 1 if peers is None else min(num_parts - 1, max(1, round(peers)))

@@ -34,7 +34,7 @@ class DataWidths:
 
     @classmethod
     def of(cls, data: VertexData) -> DataWidths:
-        """Return the widths of vertex data in memory; several vertex types as in `_over_types`."""
+        """Return the widths of vertex data in memory; `_over_types` combines vertex types."""
         if data.by_type is not None:
             return cls._over_types([cls.of(each) for each in data.by_type.of_type.values()])
         features = None if data.features is None else data.features.shape[1]
@@ -62,7 +62,10 @@ class DataWidths:
 
     @classmethod
     def _over_types(cls, found: Sequence[DataWidths]) -> DataWidths:
-        """Return the widths of several types: most features; classes if only one has labels."""
+        """Return the most features of any type, and the classes of the only type with labels.
+
+        If several types have labels, or none, the number of classes is None.
+        """
         labelled = [each for each in found if each.classes is not None]
         one = labelled[0] if len(labelled) == 1 else cls()
         features = max((each.features or 0 for each in found), default=0)

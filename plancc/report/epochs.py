@@ -106,7 +106,7 @@ class Basis:
 
     @classmethod
     def shared(cls, several: Sequence[Basis]) -> Basis:
-        """Return one basis for several plans; machine or widths that differ become defaults."""
+        """Return one basis for several plans, with default machine or widths where they differ."""
         first, usual = several[0], default_predictor()
         dims, machine = first.predictor.dims, first.predictor.machine
         dims_from, machine_from = first.dims_from, first.machine_from
@@ -157,7 +157,8 @@ class EpochTimes:
     def of(cls, basis: Basis, tables: Tables, random: float | None = None) -> EpochTimes:
         """Return the predicted epoch times of a plan; `random` has a random partition's seconds.
 
-        Raises InputError if a machine or widths from the user do not fit; else `why` says so.
+        If the machine or the widths do not fit, `why` says so; if the user gave one of them,
+        InputError is raised.
         """
         sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
         try:

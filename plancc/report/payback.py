@@ -20,9 +20,9 @@ class Spending:
     epoch: float | None
 
     def pays_over(self, other: Spending) -> Payoff:
-        """Return the number of shorter epochs that make up for this plan's longer search.
+        """Return after how many epochs the time saved against `other` repays the longer search.
 
-        0: the search is not longer; `NEVER`: epochs are not shorter; None: a time is unknown.
+        0: the search is not longer; `NEVER`: epochs save no time; None: a time is unknown.
         """
         if self.epoch is None or other.epoch is None:
             return None

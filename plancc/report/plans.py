@@ -71,7 +71,7 @@ class Report:
         on_grid: Costs of an epoch on the process grid; empty without given widths.
         types, relations: Figures of vertex types and relations; empty if parts are merged.
         links: Links by split, and rows and messages of their exchange; empty without links.
-        more: Figures that a caller adds, by name in JSON; ``facts(metrics)`` returns table rows.
+        more: Objects that a caller adds, by name in JSON; ``facts(metrics)`` returns table rows.
     """
 
     path: str
@@ -103,7 +103,10 @@ class Report:
         return Spending(search_seconds(self.provenance), self.epoch.seconds)
 
     def pays_over(self, other: Report | None = None) -> Payoff:
-        """Return how many shorter epochs repay the search; by default against random owners."""
+        """Return after how many epochs this plan's shorter epochs make up for its longer search.
+
+        The plan is compared with `other`; None: with random owners.
+        """
         random = Spending(0.0, self.epoch.random)
         return self.spending.pays_over(random if other is None else other.spending)
 
@@ -170,7 +173,8 @@ def report(
         num_ranks: Number of ranks; if below the number of parts, parts are merged.
         machine: Machine of the predicted epoch; by default `Basis` chooses it.
         topology: Topology of `num_ranks` ranks; by default the recorded topology if it fits.
-        boundary_sampling: Rates in [0, 1] for which epochs are counted; needs `dims`.
+        boundary_sampling: Rates in [0, 1], for which an epoch's expected costs are reported. They
+            need `dims`.
         basis: Machine and widths that several compared plans share.
         random_epoch: Whether to predict a random partition's epoch time if it is not recorded.
 
@@ -236,7 +240,7 @@ def other_graph(first: Report, other: Report, first_file: str, other_file: str) 
 
 
 class _Source:
-    """An open plan file, read when a figure needs data; figures are per rank, not per part."""
+    """An open plan file, read when a figure needs data. The parts of one rank are merged."""
 
     def __init__(self, file: PlanFile, num_ranks: int) -> None:
         self.file, self.num_ranks = file, num_ranks
@@ -283,7 +287,7 @@ class _Source:
         return traffic_of(read_tables(self.file.path, blocks=False))
 
     def random(self, counted: bool) -> Metrics:
-        """Return the figures of a random partition, counted if `counted` or if not recorded."""
+        """Return the figures of a random partition; count anew if `counted` or none is recorded."""
         recorded = None if self.merged or counted else self.file.metrics("random_")
         return recorded or summarize(self.random_parts)
 

@@ -25,8 +25,9 @@ class TopologyCost:
 
     Attributes:
         volume, messages: Rows and messages if every row is sent directly.
-        volume_in_hops, messages_in_hops: The same by node-aware exchange; None if parts are merged.
-        has_hops: Whether the plan has these hops.
+        volume_in_hops, messages_in_hops: The same by node-aware exchange; None if ranks run several
+            parts.
+        has_hops: Whether the plan has the hops of this exchange.
         random_share: Probability that two parts are on different nodes.
     """
 

@@ -71,7 +71,7 @@ def _share(key: Any, round_: int, half: Any, bound: Any) -> Any:
 def at_place(x: Any, n: Any, key: Any) -> Any:
     """Return the number at place x in the random order of 0..n - 1 that `key` determines.
 
-    Inverse of a Feistel network (Black and Rogaway 2002); for samples, not for cryptography.
+    The order is an inverse Feistel network (Black and Rogaway 2002), too weak for cryptography.
     """
     a, b = _grid(n)
     while True:
@@ -104,7 +104,7 @@ def first_of(n: int, size: int, key: np.uint64) -> npt.NDArray[np.int32]:
 
 @njit(cache=True, nogil=True)
 def random_order(n: int, first: int, last: int, key: Any) -> Any:
-    """Return places first..last - 1 of the random order of 0..n - 1 by `key`, int64."""
+    """Return places first..last - 1 of the random order of 0..n - 1 that `key` gives, int64."""
     found = np.empty(last - first, dtype=np.int64)
     for k in range(len(found)):
         found[k] = at_place(np.int64(first + k), n, key)

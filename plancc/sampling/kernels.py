@@ -113,7 +113,8 @@ def lower_bound(ascending: Any, x: Any, low: Any, high: Any) -> Any:
 def order_by_vertex(ptr: Any, columns: Any, vertices: Any) -> Any:
     """Sort the nonzeros of every row by vertex; column c stands for ``vertices[c]``.
 
-    Return old positions in the rows, int32[nonzeros], and whether all rows were in order before.
+    Return each sorted nonzero's former position in its row, int32[nonzeros], and whether all rows
+    were sorted before.
     """
     places = np.empty(len(columns), dtype=np.int32)
     ascending = True

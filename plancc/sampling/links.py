@@ -43,7 +43,7 @@ class LinkSampler(NeighbourSampler):
         return None
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        raise InputError(f"sampler '{self.name}' for links: no rank can draw a whole batch")
+        raise InputError(f"sampler '{self.name}' for links: all ranks must draw together")
 
     def numbers(self, seed: int, number: int) -> tuple[Int64Array, Int64Array, int]:
         """Return the link and negative indices (int64) of mini-batch `number`, and its epoch."""

@@ -184,7 +184,7 @@ def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
 def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> Any:
     """Choose which nonzeros each of m rows keeps, given the vertex of the row and `key`.
 
-    Floyd's algorithm (Bentley and Floyd, CACM 1987); a position is in a row sorted by column.
+    Floyd's algorithm (Bentley and Floyd, CACM 1987). Rows are sorted by column.
 
     Parameters:
         sizes (int64[m]): Number of nonzeros of every row.

@@ -98,7 +98,7 @@ class OwnedRows:
 
 @njit(cache=True, nogil=True)
 def _diagonals(row_ptr: Any, column: Any, places: Any) -> Any:
-    """Return the position of the diagonal nonzero in every row, or the row's number of nonzeros.
+    """Return the position of every row's diagonal nonzero, or the row's size if it has none.
 
     Position k of row i is the nonzero with number ``places[row_ptr[i] + k]`` in the stored row.
     """

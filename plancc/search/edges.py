@@ -64,7 +64,7 @@ def search_edges(
     *,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
-    """Find owners of the rows and nonzeros, never worse than the owners of rows at the start.
+    """Find owners of the rows and nonzeros, never worse than the row partitions at the start.
 
     The volume is minimised first, then the named objective; `epsilon` limits a part's nonzeros.
     """
@@ -157,7 +157,8 @@ class EdgeJob(RefiningJob):
     def _rows_first(self) -> Iterator[Member]:
         """Yield refined owners, one result for every start, without end.
 
-        The second start is by a partitioner of hypergraphs; others search for owners of rows.
+        The second start is a partition by a partitioner of hypergraphs, if there is one. All other
+        starts are searches for owners of rows.
         """
         yield self.split(self.from_rows(self.options.seed), self.options.seed, first=True)
         model = MediumGrainModel() if self.model.partitioned_first else self.model
@@ -252,7 +253,7 @@ class EdgeJob(RefiningJob):
         return EFFORTS[: EFFORTS.index(self.effort)]
 
     def _end_of(self, effort: str, best: Member) -> None:
-        """Move single nonzeros of `best`, once per lower effort, and keep the result in `below`."""
+        """Set ``below[effort]``, if not set yet, to `best` improved by moves of single nonzeros."""
         if effort not in self.below:
             rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort
             self.below[effort] = self.refine(best.owners, "volume", self.options.seed, rounds)
@@ -261,7 +262,8 @@ class EdgeJob(RefiningJob):
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
         """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
-        `first`: whether lower efforts make this start too; their last steps run in between.
+        If `first`, lower efforts make this start too: the last steps of such an effort run after
+        as many splits as it makes.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
@@ -319,7 +321,7 @@ class EdgeJob(RefiningJob):
                 population[population.index(worse)] = child
 
     def combined(self, one: Member, two: Member, number: int) -> Member:
-        """Combine two owners by a V-cycle on the fine-grain hypergraph; `number`: for the seed."""
+        """Combine two owners by a V-cycle on the fine-grain hypergraph; `number` varies seeds."""
         begin = wall_seconds()
         nets, rng = self.fine_nets, np.random.default_rng([self.options.seed, number])
         sweeps = Sweeps(replace(self.limits, weights=nets.weight), rng, self.deadline)

@@ -67,8 +67,8 @@ def search(
     Fixed rows stay. Without a budget and with one thread, the same seed gives the same owners.
 
     Parameters:
-        options: Options of the search; effort best uses its whole budget.
-        model: The model, whose problem partitioners get; None: `HypergraphModel`.
+        options: Options of the search; None: the defaults.
+        model: The model that builds the problem for partitioners; None: `HypergraphModel`.
         limits: Limits of the parts; None: `epsilon` limits the nonzeros of a part's rows.
         expectation: The expected volume of mini-batches, which replaces the objective.
         report: Called with every `Trial` when it ends.
@@ -98,7 +98,7 @@ def search(
 
 
 def make_steps(job: RowJob, refine: Callable[[RowJob, list[Owners]], None]) -> None:
-    """Run the steps of all efforts up to the search's effort, so that more effort is never worse.
+    """Run the steps of all efforts up to the search's, so that a higher effort is never worse.
 
     ``refine(job, owners)`` refines each effort's owners for objectives other than the volume.
     """
@@ -131,7 +131,7 @@ def _refine(job: RowJob, owners: list[Owners]) -> None:
 
 
 def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
-    """Return the owners with the best objective of the search so far, then the other `owners`."""
+    """Return the best owners that the search has found so far, then the other `owners`."""
     best = job.record.found().owners
     return [best, *(each for each in owners if each.rows is not best.rows)]
 
@@ -228,7 +228,8 @@ def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     """Run effort "balanced"; return its result, then the partitions combined into the result.
 
-    With `decide`, owners from `_start_from_cut` that are far better are returned alone.
+    With `decide`, owners from `_start_from_cut` that are far better than the first start are
+    returned alone.
     """
     ahead = _seeds_of_first(job, "balanced") if job.few else 0
     first = job.first("balanced", ahead)
@@ -361,7 +362,7 @@ def _onward(job: RowJob, found: Sequence[Member]) -> list[Member]:
 
 
 def _strong(job: RowJob) -> list[Member]:
-    """Run all partitioners' best presets, then V-cycles; leave out failed and repeated starts."""
+    """Run all partitioners' best presets, then V-cycles; skip presets that fail or have run."""
     seed = job.options.seed
 
     def make(how: Beginning) -> Member | None:

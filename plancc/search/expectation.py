@@ -52,7 +52,7 @@ class Expectation(Protocol):
         """The hypergraph on which refinement lowers the expected volume."""
 
     def refiner(self, cycles: int | None = None, polishes: bool = True) -> RefineVolume:
-        """Return the pass that lowers the expected volume; `polishes`: with slow searches too."""
+        """Return the pass that lowers the expected volume; parameters: see `RefineVolume`."""
 
     def cut(self, graph: WeightedGraph, num_parts: int) -> WeightedGraph:
         """Return the graph with edge weights, so that the cut estimates the expected volume."""
@@ -94,8 +94,8 @@ def _recipe(
 ) -> dict[str, Any]:
     """Return entries for the provenance: the sampler, and the number of mini-batches needed.
 
-    The mean connectivity of a net then has an error below theta with probability 1 - delta (Demirci
-    et al. 2022, equation 14: Hoeffding's bound).
+    With so many mini-batches, the mean connectivity of a net has an error below theta with
+    probability 1 - delta (Demirci et al. 2022, equation 14: Hoeffding's bound).
     """
     nets = hoeffding_nets(num_parts, model.theta, model.delta)
     per_batch = source.nets_per_batch(seed)

@@ -122,7 +122,7 @@ class HypergraphJob(RowJob):
         return begin
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Return the starts of hypergraph partitioners, best first; below effort best, only one."""
+        """Return the hypergraph partitioners' starts, best first; only one below effort "best"."""
         if self.given is not None:
             return []
         weights = self.hypergraph.vertex_weights

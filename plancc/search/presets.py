@@ -70,7 +70,7 @@ KIND_NUMBERS = {"hubs": HUBS, "wide": WIDE, "even": EVEN, "dense": EVEN, "thin":
 
 @dataclass(frozen=True)
 class Starts:
-    """Tuned parameters of a search for owners of rows: of its starts, and of the next sweeps."""
+    """Tuned parameters of a search for owners of rows: of starts, and of the sweeps after them."""
 
     # A start that balances only the tightest constraint is tried if the constraint's limit leaves
     # room for this many average vertices: with less room, METIS often cuts several times as much
@@ -225,7 +225,7 @@ EVOLUTION = Evolution()
 class EdgeEffort:
     """Tuned parameters of a search for owners of rows and of nonzeros (`plancc.search.edges`).
 
-    With one split, the volume is 1.022 times as large; without V-cycles after splits, 1.113 times.
+    The volume grows by 2.2% with only one split, and by 11.3% without V-cycles after splits.
     """
 
     splits: int  # number of splits one after the other, the model's own split included
@@ -272,7 +272,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class MemoryTerms:
-    """Measured bytes of Python, METIS and other libraries, and the share of memory for a search."""
+    """Measured bytes of Python, METIS and others; share of free memory that a search may take."""
 
     # Python with its libraries, half of it code, with kernels and a partitioner's child process.
     interpreter: int = 215_000_000

@@ -47,7 +47,8 @@ class SearchResult:
         value: Value of the objective for the best owners.
         volume: Number of rows that all parts send in one product, for the best owners.
         tried: The steps of the search, in the order in which they ended.
-        others: Best owners of lower efforts, if as balanced; node-aware, they may be faster.
+        others: Best owners of lower efforts, if they are at least as balanced. With a node-aware
+            exchange, they may be faster.
         how: Other entries for the plan's provenance.
     """
 

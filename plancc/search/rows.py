@@ -132,7 +132,7 @@ class RowJob(RefiningJob):
 
     @property
     def kind_now(self) -> str:
-        """Kind of the graph, a key of `KIND_NUMBERS`; by degrees alone before the first start."""
+        """Kind of the graph, a key of `KIND_NUMBERS`. Before the first start, degrees decide it."""
         return self.kind or kind_of(self.degrees)
 
     @property
@@ -252,7 +252,7 @@ class RowJob(RefiningJob):
     ) -> Owner | None:
         """Make a start: a partition that the search then improves. For `share` see `start`.
 
-        `more`: number of later starts that differ only in the seed; one process may make all.
+        `more`: number of later starts that differ only in the seed; one process may make them too.
         """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:
@@ -295,7 +295,8 @@ class RowJob(RefiningJob):
         Partitioners run with one thread, so that the same seed gives the same owners.
 
         Parameters:
-            adapter: The partitioner; None: the best installed, which `base` then always gets.
+            adapter: The partitioner; None: the best installed one. All later calls with None for
+                the problem `base` use the same one.
             seeds: Seeds of the runs; results after the first are kept in `ready`.
             share: Share of the remaining time that the partitioner may use; None: all.
             needed: Whether a failure causes a warning.
@@ -347,9 +348,10 @@ class RowJob(RefiningJob):
         limits: Limits,
         plain: bool,
     ) -> PartitionResult:
-        """Return a partitioner's result for the first seed; keep the others in `ready` if `plain`.
+        """Return a partitioner's result for the first seed.
 
-        ``plain``: whether the problem has the same vertices and limits as the search.
+        `plain` says that the problem has the same vertices and limits as the search. If so, the
+        results for the other seeds are kept in `ready`.
         """
         objective = getattr(problem, "objective", "")
         keys = [(options.partitioner, options.preset, objective, each) for each in seeds]
@@ -374,7 +376,7 @@ class RowJob(RefiningJob):
         return self.record.add(step, seconds, self.member_of(state))
 
     def member_of(self, state: State, by_volume: bool = False) -> Member:
-        """Return the owners of a state with their figures; `by_volume`: `value` is the volume."""
+        """Return a state's owners with figures; if `by_volume`, `Member.value` is the volume."""
         rows, owners = volume(self.nets, state), Owners(state.owner)
         value: float = rows
         if self.expectation is not None and not by_volume:
@@ -541,7 +543,7 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Refine owners for the objective, or combine them with the owners `other`.
 
-        `other`: only for the expected volume. `cycles`: V-cycles; None: the default of the pass.
+        `other` is only for the expected volume. `cycles`: number of V-cycles; None: as preset.
         """
         begin = wall_seconds()
         if self.expectation is None:

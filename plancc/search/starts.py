@@ -82,7 +82,8 @@ def begins_with_clusters(degree: npt.NDArray[np.int64], effort: str, num_parts: 
 def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str:
     """Return the kind of a graph, a key of `KIND_NUMBERS`.
 
-    Without `boundary`, the first partition's share of boundary rows, return "hubs" or "even".
+    `boundary` is the first partition's share of boundary rows. If it is None, the kind is "hubs" or
+    "even".
     """
     kind = "hubs" if has_hubs(degree) else "even"
     if boundary is not None and boundary > KINDS.wide:
@@ -93,8 +94,8 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
     """Return the limits for a start that balances only the tightest constraint, or None.
 
-    None for equally tight constraints, for hubs (whose weights differ too much), and if a part's
-    slack is below the weight of `Starts.least_slack` average vertices.
+    It is None if constraints are equally tight, if there are hubs (whose weights differ too much),
+    or if a part's slack is below the weight of `Starts.least_slack` average vertices.
     """
     first, *others = sorted(limits.apart(), key=lambda each: float(each.epsilon[0]))
     slack = first.epsilon[0] * len(degree) / limits.num_parts
@@ -114,7 +115,7 @@ def beginnings(
     """Yield the starts that installed partitioners declare for a kind of graph, the best first.
 
     Yield nothing if the best partitioner of graphs declares none; callers then use `auto_rank`.
-    `beside`: whether to add starts that pay only beside others, with few parts.
+    `beside`: whether to add starts for few parts (`Start.most_parts`), which pay only with others.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     first = next((adapter for adapter in ranked if adapter.available()), None)

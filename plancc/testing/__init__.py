@@ -24,5 +24,5 @@ def taken() -> set[str]:
 
 
 def documented(declared: type) -> bool:
-    """Whether a dataclass has its own docstring; by default, Python uses the signature."""
+    """Whether a dataclass has its own docstring, not the signature that Python puts there."""
     return bool(docstring(declared))

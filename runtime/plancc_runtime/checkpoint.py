@@ -76,7 +76,7 @@ class _Facts:
         plan: Content hash of the plan.
         epoch: Number of trained epochs.
         options: All options of the run that wrote the checkpoint, by name.
-        best: The best validation loss so far, with `Validation.weights` None.
+        best: The best validation loss so far, without the weights that reached it.
     """
 
     plan: str

@@ -51,7 +51,8 @@ class LocalData:
         num_classes: Number of classes, or of real numbers to predict per vertex.
         splits (dict of str to int64[m]): Local labelled rows of every split; "train" always exists.
         split_sizes: For every split, the number of its labelled vertices on all ranks.
-        totals: Divisor of every split's mean loss: its vertices' weights over all ranks, or 1.
+        totals: Divisor of every split's mean loss: the sum of the weights of its vertices on all
+            ranks, or 1 if it is empty.
         replaced_masks: Splits whose masks in the plan were replaced by random masks.
         row_type (int64[num_rows] or None): Vertex type of every row, if the plan has types.
         seeds: Seed vertices of a mini-batch, if the task draws them.
@@ -74,7 +75,7 @@ class LocalData:
 
     @property
     def where(self) -> Any:
-        """Argument `where` of `Network.standardized`: `row_type`, or else `first_column`."""
+        """Argument `where` of `Network.standardized`: `row_type`; if None, `first_column`."""
         return self.first_column if self.row_type is None else self.row_type
 
     @cached_property
@@ -95,7 +96,8 @@ class LocalData:
         """Return the data of a mini-batch, with features of all own rows. Collective.
 
         The only split is "train": training vertices among the local `rows` that `targets`, bool[m],
-        marks. `size` is their number on all ranks; None: the ranks count, unless there are `seeds`.
+        marks. `size` is their number on all ranks; if it is None, the ranks count them. If `seeds`
+        are given, ``seeds.size`` is used instead.
         """
         chosen, device = np.flatnonzero(targets), self.labels.device
         labels = self.labels.index_select(0, torch.from_numpy(rows).to(device))
@@ -188,7 +190,7 @@ def _labels(
 ) -> tuple[npt.NDArray[Any], int, int]:
     """Return the rank's labels or targets, or random classes, and two numbers. Collective.
 
-    The numbers are classes (or columns of targets), and vertices (or 0 for targets).
+    They are the number of classes (or columns of targets), and of vertices (0 for targets).
     """
     data = part.vertex_data
     if data.targets is not None:
@@ -215,7 +217,7 @@ def _check_data(
             f"{width}; leave the option out"
         )
     if data.targets is not None and wanted not in (None, classes):
-        raise InputError(f"`classes` {wanted}: the plan has {classes}; leave the option out")
+        raise InputError(f"`classes` {wanted}: the plan has {classes} targets; leave it out")
     limited = wanted is None and data.targets is None
     if limited and (why := too_many_classes(classes, num_vertices)):
         raise InputError(
@@ -234,7 +236,7 @@ def _check_data(
 
 
 def width_of(part: Part, options: TrainOptions) -> int:
-    """Return the number of feature columns, given or random, over the ranks that share rows."""
+    """Return the number of all feature columns; the plan has features, or they are random."""
     features = part.vertex_data.features
     return (options.random_features or DEFAULT_FEATURES) if features is None else features.shape[1]
 

@@ -11,7 +11,7 @@ from plancc_runtime.transport.base import Transport
 
 
 def own_device(name: str | torch.device, transport: Transport) -> torch.device:
-    """Return the device `name`; for "cuda", round robin on a machine. InputError if missing."""
+    """Return the device `name` ("cuda": round robin on a machine); InputError if there is none."""
     try:
         device = torch.device(name)
     except RuntimeError:

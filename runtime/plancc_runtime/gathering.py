@@ -40,7 +40,7 @@ class Ids:
     original: npt.NDArray[Any]
 
     def within(self, vertices: slice) -> Ids:
-        """Return the ids of a range of vertices, which are counted from the start of the range."""
+        """Return the ids of a range of vertices, whose numbers are then counted from its start."""
         there = (self.vertex >= vertices.start) & (self.vertex < vertices.stop)
         return Ids(self.vertex[there] - vertices.start, self.original[there])
 
@@ -181,7 +181,7 @@ class RowsOfRank:
         return RowsOfRank(places, len(wanted), self.contributes)
 
     def within(self, vertices: slice) -> tuple[npt.NDArray[np.int64], RowsOfRank]:
-        """Return local rows and `RowsOfRank` of a range of vertices, counted from its start."""
+        """Return the local rows of `vertices`, and `RowsOfRank` counted from ``vertices.start``."""
         there = (self.vertices >= vertices.start) & (self.vertices < vertices.stop)
         size, rows = vertices.stop - vertices.start, np.flatnonzero(there)
         return rows, RowsOfRank(self.vertices[rows] - vertices.start, size, self.contributes)

@@ -344,8 +344,9 @@ class Graph(EdgeGraph):
     def _check_alike(self, tensors: Mapping[str, Tensor]) -> None:
         """Raise InputError if a tensor holds data of one rank, not a parameter. Collective.
 
-        The tensor's shape differs between ranks, or its values differ and its length is a number of
-        local rows or edges. Shapes that were checked once are not checked again.
+        A tensor is refused if its shape differs between ranks, or if its values differ and its
+        length is a number of local rows or edges. Shapes that were checked once are not checked
+        again.
         """
         shapes = tuple((name, tuple(tensor.shape)) for name, tensor in tensors.items())
         if shapes in self._alike:

@@ -60,8 +60,8 @@ _JOBS = (("SLURM_JOB_ID", "SLURM_STEP_ID"), ("PMIX_NAMESPACE",), ("PALS_APID",),
 def launcher() -> Launcher | None:
     """Return the launcher that started this rank; None if no launcher announces itself.
 
-    torchrun is tried first with TORCHELASTIC_RUN_ID, since it may run inside any job, else last,
-    since other programs also set variables such as RANK.
+    If TORCHELASTIC_RUN_ID is set, torchrun is tried first, since it may run inside any job.
+    Otherwise it is tried last, since other programs also set variables such as RANK.
     """
     first = [_TORCHRUN] if "TORCHELASTIC_RUN_ID" in os.environ else []
     for candidate in (*first, *_LAUNCHERS):
@@ -159,7 +159,7 @@ def check_no_launcher(ranks: int, transport: Transport | str) -> None:
         raise InputError(f"`ranks` {ranks}: the launcher started {size} ranks; leave `ranks` out")
     if transport != "auto":
         name = transport if isinstance(transport, str) else type(transport).__name__
-        raise InputError(f"`ranks` {ranks}: threads need no transport; leave transport {name} out")
+        raise InputError(f"`ranks` {ranks}: its threads use no transport; drop transport {name}")
 
 
 def check_no_singleton() -> None:

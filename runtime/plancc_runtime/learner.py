@@ -46,7 +46,7 @@ class Learner:
     """The network of a run with its optimiser; its methods train and evaluate the network.
 
     Attributes:
-        is_trained: Whether steps have changed the weights, also before the run resumed.
+        is_trained: Whether steps have changed the weights, in this run or the run it resumes.
         exchanges: Whether the method `scores` sends messages other than all-reduces.
     """
 
@@ -73,7 +73,7 @@ class Learner:
         return 0
 
     def gradients(self, view: View, data: LocalData, step: int, where: str) -> tuple[float, Tensor]:
-        """Return all ranks' mean loss, and own outputs, of a pass in training mode. Collective."""
+        """Compute gradients; return all ranks' mean loss, and this rank's outputs. Collective."""
         if not self.network.training:
             self.network.train()
         with self.clock("dense"):
@@ -116,7 +116,7 @@ class Learner:
         return data.target.share_of_loss(*learnt, data.totals["train"])
 
     def _is_repeated(self, view: View, data: LocalData) -> bool:
-        """Whether `gradients` is recorded once and replayed, as it is the same in every step."""
+        """Whether `gradients` replays a recorded CUDA graph, as all steps run the same kernels."""
         return (
             data.labels.device.type == "cuda"
             and len(data.labels) <= SMALL
@@ -198,7 +198,8 @@ class Learner:
     def _end_diverged(self, loss: float, where: str, view: View, data: LocalData) -> None:
         """Raise PlanccError on all ranks, with the reason why the loss is not finite. Collective.
 
-        Weights that are not finite on all ranks alike mean a diverged training, not a wrong rank.
+        If no rank's weights are finite, training has diverged; if only some ranks' weights are not
+        finite, these ranks are at fault.
         """
         held = [data.features, *(x for x in (view.x, view.fixed) if x is not None)]
         whole = [

@@ -10,7 +10,8 @@ class Metric:
     """How one metric is printed and compared.
 
     Attributes:
-        fields: Fields of `Scores` and `Epoch` in a table cell; early stopping follows the last.
+        fields: Fields of `Scores` and `Epoch` that are printed in one table cell. Early stopping
+            uses the last field.
         higher: Whether a higher value is better.
         form: Format specification of a number, such as ".4f".
     """

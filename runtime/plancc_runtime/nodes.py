@@ -19,9 +19,9 @@ from plancc_runtime.transport.base import Transport
 def with_exchange(header: Header, part: Part, exchange: str, transport: Transport) -> Part:
     """Return the slice with the exchange that the run uses to send rows. Collective.
 
-    If the topology fits the ranks' nodes, or `exchange` is "nodes", messages between its nodes are
-    counted. "auto": the plan's hops, or direct messages if the topology does not fit. "flat":
-    direct messages. "nodes", "relays": the plan's hops, on any nodes.
+    If the topology fits the ranks' nodes, or `exchange` is "nodes", the transport counts messages
+    between the topology's nodes. "auto": the plan's hops, or direct messages if the topology does
+    not fit. "flat": direct messages. "nodes", "relays": the plan's hops, on any nodes.
     """
     topology = header.topology
     if not isinstance(part.expand, Routed):

@@ -173,8 +173,8 @@ def sum_together(tensors: Sequence[Tensor], transport: Transport) -> None:
 def learning_rate(options: TrainOptions, epoch: int, drops: int) -> float:
     """Return the learning rate of an epoch by the schedule in `options`, which begins at ``lr``.
 
-    "cosine" is half a cosine down to 0 (Loshchilov and Hutter 2017); "plateau" halves `drops`
-    times.
+    "cosine" is half a cosine down to 0 (Loshchilov and Hutter 2017); "plateau" halves ``lr``
+    `drops` times.
     """
     done = epoch / max(options.epochs, 1)
     factor = {
@@ -191,7 +191,7 @@ class Validation:
     """The best validation loss so far, and the weights that reached it.
 
     Attributes:
-        loss: The best loss or, for another followed metric, a number that falls.
+        loss: The best loss or, if another metric is followed, a number that falls as it improves.
         epoch: Number of epochs after which the best loss was reached.
         since: Number of evaluations since the best evaluation.
         drops: How often `PLATEAU` evaluations in a row did not improve the loss.

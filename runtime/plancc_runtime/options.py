@@ -495,7 +495,7 @@ class TrainOptions:
             raise self._wrong(name, f"{ONLY_BATCHES[name]}; {self._no_batches()}")
         self._check_on_disk()
         if self.recompute and self.product_order == "paper" and not is_own(self.model):
-            raise InputError("`recompute`: needs the pass named order; add it to `passes`")
+            raise InputError("`recompute`: needs the pass 'order'; add it to `passes`")
         if self.delay is not None and self.fold != "delayed":
             raise self._wrong("delay", f"fold {self.fold} has no delay; give `fold` delayed")
         if self.fold == "sync":

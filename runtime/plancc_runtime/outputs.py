@@ -53,7 +53,7 @@ class Outputs:
 
         Parameters:
             embeddings: Layer, counted from 1, whose outputs are written too.
-            known: Columns as in `predictions.known_of`; by default the task's.
+            known: Columns as in `predictions.known_of`. None: the columns that the task knows.
             wanted (int64[m], optional): The vertices of split "train", in the order to write.
         """
         kept = {} if embeddings is None else {embeddings: torch.empty(0)}
@@ -107,7 +107,7 @@ class Outputs:
         return places, found
 
     def words(self) -> tuple[int, int]:
-        """Return the words that all ranks send: for outputs of training vertices, and of all."""
+        """Return words that all ranks send for training vertices' outputs, and for all outputs."""
         views = self._execution.view(0), self._execution.whole()
         words = [words_of_outputs(self._learner.network, view.graphs) for view in views]
         counts = np.array(words, np.int64)

@@ -45,7 +45,7 @@ class Predicted(NamedTuple):
     Attributes:
         counts: Vertices predicted in every class; empty for real numbers or links.
         num_vertices: Number of rows in the file: vertices, or pairs of vertices.
-        words, words_of_all: Words that the listed vertices, and all vertices, need; 0 without list.
+        words, words_of_all: Words sent for listed vertices, and for all vertices; 0 without a list.
     """
 
     header: Header
@@ -287,7 +287,7 @@ def _vertices_of(
     """Return the vertices with these ids: int64[m]; raise InputError for an unknown id. Collective.
 
     `share` is this rank's share of the source's ids, None if ids are numbers from 0. `of` is the
-    range of allowed vertices; `places` names the ids in errors.
+    range of allowed vertices. An error names id k as ``places[k]`` and the id.
     """
     if not transport.all_equal(ids.tobytes()):
         transport.agree(InputError("the ids differ between ranks; give every rank the same ids"))

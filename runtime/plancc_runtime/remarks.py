@@ -37,7 +37,7 @@ def data_remarks(random_features: bool, random_labels: bool, what: str = "labels
 def option_remarks(options: TrainOptions, between: Sequence[str], cores: int) -> list[str]:
     """Return remarks on options that have no effect, or that may slow the run down.
 
-    `between` names options without effect on networks of one layer; `cores` are a rank's cores.
+    `between` names options that act only between layers; `cores` is the number of a rank's cores.
     """
     found = [
         f"{options.setting(name)} has no effect: nothing is between layers if `layers` is 1"

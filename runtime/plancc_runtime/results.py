@@ -36,7 +36,8 @@ class SplitMetrics:
         accuracy: Share of the vertices whose class (or set of classes) is predicted correctly.
         f1_micro: F1 of all classes together; with one label per vertex, the accuracy.
         f1_macro: Mean F1 of the classes that occur among the labels or the predictions.
-        auc, ap: ROC area, average precision: means over defined classes, if `metric` asks.
+        auc, ap: ROC area and average precision, each the mean over the classes for which it is
+            defined; computed for classes only if option `metric` is one of the two.
         rmse, mae, r2: Root mean square and mean absolute error, R2; means over targets.
         mrr, hits_10, hits_20, hits_50, hits_100: Mean reciprocal rank and Hits@K of links.
     """
@@ -63,7 +64,8 @@ class Scores(SplitMetrics):
     Attributes:
         loss: Mean loss (`plancc_runtime.nn.loss`).
         class_shares: Share of the split's vertices in each class.
-        auc_of_classes, ap_of_classes: Areas of each class (of two, the second), or None.
+        auc_of_classes, ap_of_classes: AUC and average precision of each class, or only of the
+            second if there are two classes. None for a class without a value.
     """
 
     loss: dict[str, float] = field(default_factory=dict)
@@ -170,7 +172,10 @@ class Figures:
 
 @dataclass(frozen=True)
 class Setup:
-    """Cost of the set-up before the first epoch; `seconds` of the slowest rank, else sums."""
+    """Cost of the set-up before the first epoch.
+
+    `seconds` are those of the slowest rank; the other attributes are sums over the ranks.
+    """
 
     seconds: float
     words_sent: int
@@ -190,7 +195,8 @@ class RunOutline:
         target: Kind of targets: "class", "classes" or "numbers" (`plancc_runtime.targets`).
         metrics: Names of the printed metrics; the table of epochs shows the first.
         sampler: Sampler of mini-batches, with its options; empty for full batch.
-        drawn_by: "owners" or "everywhere", perhaps with the reason; empty for full batch.
+        drawn_by: Who draws mini-batches: "owners" or "everywhere", perhaps with the reason; empty
+            for full batch.
         steps_per_epoch: Number of steps of an epoch; 0 for full batch.
         pipelining: The pipeline of a feature plan; None if the run has none.
         exchange: How rows are exchanged: "flat", "nodes" or "relays" (`plancc_runtime.nodes`).
@@ -240,7 +246,8 @@ class TrainResult(RunOutline):
         best_epoch: Epochs until the final weights were reached; None without early stopping.
         weights: Every parameter and buffer of the network, by its name.
         network: Description of the network (`plancc_runtime.saved.Description`), ready for JSON.
-        drawing: "beside steps: ..." or "between steps: ..."; empty if the run did not try both.
+        drawing: Whether mini-batches were drawn "beside steps" or "between steps", with the times
+            of both; empty if the run did not try both.
         predicted: Vertices predicted in every class; empty for real numbers, None if not asked.
     """
 

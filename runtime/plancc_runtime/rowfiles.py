@@ -40,7 +40,7 @@ class Column(NamedTuple):
 
 
 def check_name(path: str | PathLike[str]) -> None:
-    """Raise InputError if a name of a file of rows has {part}, or no extension in `FORMATS`."""
+    """Raise InputError if a file name contains "{part}", or has no extension in `FORMATS`."""
     name = os.fspath(path)
     if _format(name) not in FORMATS:
         raise InputError(f"{name}: choose a name that ends in {', '.join(FORMATS)}")
@@ -81,7 +81,10 @@ class RowFile(ABC):
 
     @property
     def passes(self) -> Sequence[Sequence[str]]:
-        """Return the names of the arrays to write in each pass over all rows; .npz: one a pass."""
+        """Return the names of the arrays to write in each pass over all rows.
+
+        A pass writes all arrays or, for an .npz file, one array.
+        """
         return [list(self._columns)]
 
     def write(self, block: Arrays) -> None:

@@ -171,7 +171,8 @@ class TrainedNetwork(nn.Module):
     def forward(self, graph: LayerGraph, x: Tensor | None = None) -> Tensor:
         """Return the last layer's outputs before softmax or sigmoid: Tensor[num_rows, d_L].
 
-        Collective. x has features as in the plan, Tensor[num_rows, d_0], by default the graph's.
+        Collective. x has features as in the plan, Tensor[num_rows, d_0]; None: the graph's
+        features.
         """
         if x is None:
             x = getattr(graph, "features", None)

@@ -34,7 +34,8 @@ class Opened:
     Attributes:
         plan: The path of the plan's file, or this rank's slice.
         header: The plan's header, changed by `run_header`.
-        rows: The rank's rows in plan order, with vertex data; of a file, nothing else.
+        rows: The rank's rows in plan order, with vertex data. If `plan` is a path, nonzeros and
+            messages are empty.
         content: Content hash of the file; "" for a slice.
     """
 
@@ -128,7 +129,8 @@ def run_header(header: Header) -> Header:
 def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transport) -> Ids | None:
     """Return this rank's share of the source's ids, in plan order; not collective.
 
-    None: the vertices' numbers are the ids. Raise PlanError if the file lost the hash `content`.
+    None: the vertices' numbers are the ids. Raise PlanError if the file's content hash is not
+    `content`, since another plan then replaced it.
     """
     if isinstance(plan, tuple):
         return None
@@ -146,7 +148,7 @@ def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transpo
 
 
 def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
-    """Return this rank's rows for a collection; of copies, only process column 0 contributes."""
+    """Return this rank's rows for a collection of all rows; only one copy of a row contributes."""
     share = part.grid
     if share is None or share.grid.copies == 1:
         return RowsOfRank(part.global_id, header.num_vertices)

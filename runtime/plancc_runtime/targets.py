@@ -73,11 +73,11 @@ class Target(ABC):
 
     @abstractmethod
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
-        """Return sums over own vertices for `scores`; the first is own share of the mean loss."""
+        """Return sums over own vertices that `scores` needs; first, own share of the mean loss."""
 
     @abstractmethod
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return the scores of a split, by field of `results.Scores`, from all ranks' `count`."""
+        """Return a split's scores, by field of `results.Scores`; `counts`: sum of all `count`."""
 
     @staticmethod
     @abstractmethod
@@ -241,7 +241,7 @@ class ManyClasses(ClassTarget):
 
     @staticmethod
     def predictions(outputs: Tensor) -> dict[str, Tensor]:
-        """Return "class", uint8[n, classes], for probabilities above 0.5, and "probability"."""
+        """Return "class" (uint8, 1 for probabilities above 0.5) and "probability": [n, classes]."""
         return {"class": (outputs > 0).byte(), "probability": torch.sigmoid(outputs)}
 
     @staticmethod
@@ -284,7 +284,7 @@ class Numbers(Target):
         return found
 
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return every score as a mean over targets; constant targets have R2 1 if exact, or 0."""
+        """Return mean scores over targets; R2 of a constant target is 1 if it is met, else 0."""
         squared, magnitudes, sums, squares = counts[1:].reshape(4, -1)
         around = squares - sums**2 / size
         around[around <= size * np.finfo(np.float64).eps * squares] = 0

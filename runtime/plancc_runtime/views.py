@@ -23,7 +23,7 @@ class View:
         inputs (int64[m] or None): Local rows that the first graph reads; None for all rows.
         outputs (int64[m] or None): Local rows that are computed, ascending; None for all rows.
         fixed: The first layer's constant product with the features (`Network.fixed`), or None.
-        x: Copy of the features of `inputs`, or None; no rows if no layer reads features.
+        x: Copy of the features of `inputs`, or None. It has 0 rows if no layer reads features.
     """
 
     graphs: Sequence[LayerGraph]
@@ -33,7 +33,7 @@ class View:
     x: Tensor | None = None
 
     def rows_of(self, features: Tensor) -> Tensor:
-        """Return features of the first graph's rows: `x`, or the rows `inputs` of `features`."""
+        """Return features of the first graph's rows: `x`, or else `features` at rows `inputs`."""
         if self.x is not None:
             return self.x
         return features if self.inputs is None else features.index_select(0, self.inputs)

@@ -58,7 +58,7 @@ CASES = [
          "--link-split 0.4,0.4 --seed 2", check=distinct_negatives),
     Case("F5 too few pairs are no edges", {"g.txt": "".join(f"{u} {v}\n{v} {u}\n" for u in range(5)
          for v in range(u) if u + v > 1)}, "--num-vertices 5 --link-split 0.4,0.4",
-         refused="6 negatives are needed, and 1 pairs of vertices have no edge"),
+         refused="6 negatives are needed, but only 1 pairs of vertices have no edge"),
     Case("C5 right links, each edge once", links(), "--links l.npz", silent=("warning",)),
     Case("C5 right links, all both ways", links(train=np.concatenate([EDGES[:160],
          EDGES[:160, ::-1]])), "--links l.npz", silent=("warning",)),

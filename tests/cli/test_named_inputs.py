@@ -239,4 +239,4 @@ def test_names_go_through_every_way_of_a_plan(tmp_path, monkeypatch):
     (tmp_path / "numbers.csv").write_text("1,2\n2,3\n")
     done = plancc("patch", "c.h5", "--graph", "numbers.csv", "-o", "f.h5")
     assert done.code == 2
-    assert "the plan has names as ids, the graph numbers; compile" in done.err
+    assert "the plan has names as ids, the graph has not; compile" in done.err

@@ -210,7 +210,7 @@ OF_TYPES = [
          says=("t: ignored: 'likes.txt', 'user.npy', which types.toml does not name",)),
     Case("a file of other rows", {**types(RING_OF_MESH, TO_MESH, TO_GRID),
          "t/mesh.npy": lambda path: np.save(path, FEATURES[1:])},
-         refused="t/mesh.npy: features of type 'mesh' have 11 rows, and types.toml says 12 "
+         refused="t/mesh.npy: features of type 'mesh' have 11 rows, but types.toml says 12 "
          "vertices"),
     Case("types that are as they should be", types(RING_OF_MESH, TO_MESH, TO_GRID),
          silent=("warning: t: ",)),

@@ -34,7 +34,7 @@ def test_isolated_vertices_survive(path, options, n):
 
 
 def test_vertices_that_vanish_are_counted(path):
-    words = "3 vertices occur; ids go up to 5: `keep_ids` or `num_vertices` 6 keeps the other ids"
+    words = "3 vertices occur; ids go up to 5: `keep_ids` or `num_vertices` 6 makes vertices"
     with pytest.warns(PlanccWarning, match=words):
         graph = read_graph(path)
     assert graph.original_ids.tolist() == [1, 3, 5]

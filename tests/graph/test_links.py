@@ -162,7 +162,7 @@ def test_shares_that_leave_nothing_for_training():
     ("matrix", "shares", "words"),
     [
         (np.eye(3), (0.4, 0.4), "has no edges to split"),
-        (np.ones((3, 3)), (0.4, 0.4), "2 negatives are needed, and 0 pairs of vertices have"),
+        (np.ones((3, 3)), (0.4, 0.4), "2 negatives are needed, but only 0 pairs of vertices have"),
         (np.ones((3, 3)), (0, 0.3), "0.3: this share of 3 edges is less than one link"),
     ],
 )

@@ -282,9 +282,9 @@ def test_a_table_as_wide_as_it_is(tmp_path):
         ("1,2\n3\n", "not a table of numbers"),
         ("\n1,2\n\n3,x\n", ", line 4: not a table of numbers: 'x' in column 2"),
         ("id,label\n0,1\n1,x\n", ", line 3: not a table of numbers: 'x' in column 'label'"),
-        ("label\n0,1\n", "1 column names for 2 columns"),
+        ("label\n0,1\n", "1 names for 2 columns"),
         ("label,train_mask\n1,2\n", "column 'train_mask' is a mask"),
-        ("label,label\n1,2\n", "2 column names for 2 columns"),
+        ("label,label\n1,2\n", "2 names for 2 columns; none may repeat"),
     ],
 )
 def test_bad_tables(tmp_path, text, words):

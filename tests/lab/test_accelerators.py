@@ -191,7 +191,7 @@ def test_the_page_says_what_is_claimed() -> None:
         ("mask_buffer = 4", "mask_buffer = 0.01 #", "[tiles]: 'mask_buffer' is 0.01, less than"),
         ("node_buffer = 3", "node_buffer = 3 #", "[tiles]: 'node_buffer' is 3, less than the 4"),
         ("nonzero_bytes = 4", "nonzero_bytes = 4\nx = 1", "[tiles]: unknown key 'x' = 1; give"),
-        ("[tiles]", "[tile]", "has 0 of the tables [tiles] and [cache]; give one"),
+        ("[tiles]", "[tile]", "has 0 of the tables [tiles] and [cache]; give 1"),
         ("[tiles]", "[cache]\ncache = 3\n[tiles]", "has 2 of the tables [tiles] and [cache]"),
         ("[tiles]", "tiles = 3\n[x]", "'tiles' is 3, not a table [tiles]"),
         ("adders = 16384", "adders = = 2", "is not TOML: "),

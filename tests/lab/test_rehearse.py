@@ -85,7 +85,7 @@ def test_what_is_not_predicted_says_why(graph: Path, tmp_path: Path) -> None:
     """A diagonal that a layer adds to the pieces of a grid; `simulate` refuses it."""
     path, model = tmp_path / "plan.h5", ("--model", "sage", "--aggregator", "gcn")
     ok("compile", graph, "--model", "cagnet-2d", "--no-self-loops", "-p", 4, "-o", path)
-    why = "a layer that adds a diagonal to the matrix is not predicted for grid '2d 2x2'"
+    why = "layers that add a diagonal to the matrix cannot be predicted for grid '2d 2x2'"
     assert why in fails(tmp_path, "simulate", path, *model)
     text = ok("rehearse", path, *model, "--epochs", 1)
     assert "that of a GCN, since the epoch itself is not predicted" in text

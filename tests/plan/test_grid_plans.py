@@ -238,7 +238,7 @@ def test_grids_that_do_not_fit():
     for grid in (Grid("2d", 3, 4), Grid("3d", 2, 2), Grid("feature", 1, 4)):
         with pytest.raises(InputError, match="needs a row plan of"):
             with_grid(plan, grid)
-    with pytest.raises(InputError, match="needs a row plan of 4 parts, not 4 parts of layout grid"):
+    with pytest.raises(InputError, match="of 4 parts, but this plan has 4 parts and layout 'grid'"):
         with_grid(with_grid(plan, Grid("1d", 4)), Grid("1d", 4))
     for changes, words in (
         ({"grid": None}, "the grid fits .*: layout 'grid' lacks the attribute 'grid'"),

@@ -200,7 +200,7 @@ def test_with_boundary_sampling_and_edge_plans(plan):
         for other in (edge, grid):
             with pytest.raises(InputError, match="predicted for row plans only"):
                 predicted(other, NETWORKS[name], dims, passes)
-    with pytest.raises(InputError, match="model 'gat' needs an exact epoch"):
+    with pytest.raises(InputError, match="model 'gat' allows no boundary sampling"):
         predicted(plan, NETWORKS["gat"], dims, passes, boundary_sampling=0.3)
 
 

@@ -93,7 +93,7 @@ MAX = {"model": "sage", "aggregator": "max"}
         *(({"pipeline": value}, STAGES) for value in ("1", "-3", "many", "2.5")),
         ({"attention_dropout": 0.4}, "`attention_dropout` 0.4: model gcn has no such"),
         ({"model": "gat", "attention_dropout": 1.0}, "`attention_dropout` 1.0: must be below 1"),
-        ({"recompute": True, "passes": ("constant",)}, "`recompute`: needs the pass named order"),
+        ({"recompute": True, "passes": ("constant",)}, "`recompute`: needs the pass 'order'"),
         ({"fold": "delayed", "checkpoint": "run"}, "`fold` delayed: keeps sums in flight between"),
     ],
 )

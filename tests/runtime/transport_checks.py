@@ -214,7 +214,7 @@ def check_all_groups(transport):
         group.allgather([])
     with pytest.raises(ValueError, match="contiguous"):
         group.broadcast(np.zeros((4, 4))[:, 1], 0)
-    with pytest.raises(ValueError, match="sends to itself and what it receives differ in size"):
+    with pytest.raises(ValueError, match="sends to itself and gets from itself differ in size"):
         group.alltoall(*([np.zeros(words)] * group.size for words in (1, 2)))
 
 

@@ -155,6 +155,6 @@ def test_what_does_not_fit_is_refused_before_the_search(name, model, asked, effo
         return nullcontext()
 
     assert compiled(peak).provenance["predicted_memory"] == peak
-    with pytest.raises(InputError, match=f"nonzeros need .* `memory` is .*: give that much{ways}"):
+    with pytest.raises(InputError, match=f"nonzeros need .* `memory` is .*: raise it{ways}"):
         compiled(peak - 1)
     assert seen == ["load"]

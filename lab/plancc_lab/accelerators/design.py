@@ -1,6 +1,6 @@
 """Descriptions of sparse accelerators, as dataclasses and as TOML files.
 
-On chip are data that are read again: `OutputTiles`, or the `Cache` of a processor.
+The memory on a chip keeps data for further reads: `OutputTiles`, or the `Cache` of a processor.
 """
 
 import os
@@ -91,7 +91,7 @@ class Accelerator:
     Attributes:
         adders: Largest number of additions of 32-bit numbers in one clock cycle.
         clock: Clock rate in Hz.
-        utilisation: Share of these additions, in (0, 1], that fast enough memory allows.
+        utilisation: Share of these additions, in (0, 1], that is done if memory is fast enough.
         bandwidth: Bytes per second of the memory.
         efficiency: Share of the bandwidth, in (0, 1], that is reached.
         overlaps: Whether memory and adders work at the same time.
@@ -139,7 +139,7 @@ def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
     tables: dict[str, type[OutputTiles | Cache]] = {"tiles": OutputTiles, "cache": Cache}
     given = [key for key in tables if key in values]
     if len(given) != 1:
-        raise InputError(f"{name}: has {len(given)} of the tables [tiles] and [cache]; give one")
+        raise InputError(f"{name}: has {len(given)} of the tables [tiles] and [cache]; give 1")
     (key,) = given
     table = values.pop(key)
     if not isinstance(table, dict):

@@ -41,12 +41,11 @@ MOST_SLICE_WIDTHS = 4096
 class Aggregations:
     """Neighbour aggregations of one graph.
 
-    Dropout and ReLU keep about 0.5 of the outputs (Wan et al. 2025, section 3.2.1).
-
     Attributes:
         vertices, nonzeros: Rows and nonzeros of A; rounded figures such as 1.81e9 are allowed.
         widths: Columns of H in every aggregation.
-        mask_density: Share of the outputs that the mask keeps, in [0, 1].
+        mask_density: Share of the outputs that the mask of dropout and ReLU keeps, in [0, 1]; about
+            0.5 in Wan et al. 2025, section 3.2.1.
     """
 
     vertices: float
@@ -72,7 +71,7 @@ def gcn_aggregations(
 ) -> Aggregations:
     """Return the aggregations of one epoch of a GCN, forward and backward.
 
-    Dropout masks forward aggregations, ReLU backward aggregations (Wan et al. 2025, section 3.2.1).
+    Forward, the mask is dropout's; backward, it is ReLU's (Wan et al. 2025, section 3.2.1).
     The first layer has no backward pass, and the last of the widths `dims` is not aggregated.
     """
     return Aggregations(vertices, nonzeros, (*dims[:-1], *dims[1:-1]), mask_density)
@@ -105,7 +104,7 @@ class AcceleratorEstimate:
         features, adjacency: Bytes of H, and of A, that are read from memory.
         outputs: Bytes of Z and of the mask that are read or written.
         compute_seconds, memory_seconds: Seconds of the adders alone and of the memory alone.
-        seconds: Seconds of adders and memory together.
+        seconds: Seconds in total; adders and memory may overlap.
     """
 
     additions: float
@@ -191,10 +190,11 @@ def _masked_outputs(work: Aggregations, whole: float) -> float:
 
 
 def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:
-    """Return the memory traffic of Z = A H on a processor with a cache, in the cheaper order.
+    """Return the memory traffic of Z = A H on a processor with a cache: the least of two orders.
 
-    Row by row, a row of H is in the cache with the probability (cached share of H). Block by block
-    of H, A and H are read once, and Z is read and written for every block.
+    If Z is computed row by row, a row of H is in the cache with the probability (cached share of
+    H). If it is computed from one block of H after another, A and H are read once, and Z is read
+    and written for every block.
     """
     n = work.vertices
     whole = FEATURE_BYTES * n * width

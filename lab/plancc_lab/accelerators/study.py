@@ -43,7 +43,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class AcceleratorRow:
-    """Figures of one accelerator on one subject; `published_joules` is None if not in the paper."""
+    """Figures of one accelerator for one graph; `published_joules` is None if none are known."""
 
     machine: str
     estimate: AcceleratorEstimate

@@ -83,7 +83,7 @@ class Effort:
         networks: Number of rows and width of every small network.
         epochs: Number of measured epochs of each network, after `WARM_UP` others.
         samples: Number of samples of each measurement, whose median counts.
-        seconds: Least seconds of a sample; at least `TURNS` if ranks share cores.
+        seconds: Least seconds of a sample; if ranks share cores, at least `TURNS` are used.
     """
 
     rows: tuple[int, ...]
@@ -146,7 +146,7 @@ class MeasuredRates:
 class MeasuredEpochs:
     """Times of an epoch of a GCN that every rank trains alone, with all passes.
 
-    A time is the mean over ranks of the medians over epochs (means, if ranks share cores).
+    A time is the mean over ranks of the median over epochs, or of their mean if ranks share cores.
 
     Attributes:
         sparse, rest: Seconds of sparse products, and of all other work.
@@ -446,7 +446,7 @@ def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link
 def _shapes(watch: _Watch, link: Link | None) -> tuple[str, str] | tuple[None, None]:
     """Return the algorithms of broadcast and all-reduce, "ring" or "tree". Collective.
 
-    Each is the better model of the measured time. Without `link`, both are None.
+    Each is the one whose model is nearer to the measured time. Without `link`, both are None.
     """
     members = watch.transport.size
     if link is None:

@@ -62,7 +62,8 @@ def partition_hypergraph(
     Parameters:
         hypergraph: A hypergraph, or the path of an hMETIS file.
         options: Only effort, epsilon, seed, threads, budget and time limit are used.
-        part (int[num_vertices]): Parts to start from, never worsened; -1: a partitioner chooses.
+        part (int[num_vertices]): Parts to start from; -1: a partitioner chooses the vertex's part.
+            The cut can rise only if parts exceed their limits at the start.
         fixed (int[num_vertices]): Parts of vertices that never move; -1 for a vertex that may move.
         report: Function that is called with every `Trial` when the trial ends.
     """

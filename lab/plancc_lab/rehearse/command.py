@@ -162,7 +162,7 @@ def _asked(
 ) -> tuple[Basis, TrainOptions, Drawn | None, LinkTask | None]:
     """Return what the command line asks for: machine and widths, options, mini-batches, links.
 
-    The options have the widths. Mini-batches are None for full batches; links may be None too.
+    Mini-batches are None for full batches. Links are None without link prediction.
     """
     from plancc.plan.reader import PlanFile
     from plancc.predict.widths import DataWidths

@@ -64,7 +64,7 @@ class Links:
         overlap: Speed of messages while their rank computes, as a share of their speed otherwise.
         cores: Number of ranks of a node that compute at full speed; more ranks share the cores.
         slowness: Seconds of every rank, alone on a core, for one second of work on this computer.
-        collective: Function that returns the seconds of a collective, once all members have joined.
+        collective: Function that returns the seconds of a collective, once all its ranks call it.
     """
 
     ranks_per_node: int

@@ -41,7 +41,7 @@ class RecordedClock(Clock):
 
     Attributes:
         events (list of (phase, begin, end)): Intervals in which a phase ran without interruption.
-        stages (list of (stage, begin, end)): Stages such as "layer 1 forward", with all `events`.
+        stages (list of (stage, begin, end)): Stages, such as "layer 1 forward", of several events.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -104,7 +104,7 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def recorded(self, moves: bool) -> Iterator[list[Step]]:
-        """Record the steps of the statements, with a barrier at their end.
+        """Record the steps in a ``with`` block, with a barrier at its end.
 
         If `moves`, messages are really sent: all ranks must enter the context, and compute one
         after the other. If not, the context must be inside `alone`.
@@ -120,7 +120,7 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def call(self, *event: Any) -> Iterator[bool]:
-        """Record the statements as one event, if recording; yield whether messages are sent."""
+        """Record the ``with`` block as one event, if recording; yield whether messages are sent."""
         steps, threads = self._steps, self._threads
         if steps is None:
             yield True
@@ -205,7 +205,7 @@ class RecordingTransport(LocalTransport):
             self._keeps = before
 
     def keep(self, filled: Sequence[Buffer], moves: bool) -> None:
-        """Record the integers that arrived in `filled`; without `moves`, fill in recorded ones."""
+        """Record the integers that arrived in `filled`; unless `moves`, restore recorded ones."""
         if not self._keeps:
             return
         whole = [buffer for buffer in filled if str(buffer.dtype).endswith(("int32", "int64"))]
@@ -247,7 +247,7 @@ class RecordingTransport(LocalTransport):
 
 
 class _RecordedChannel(LocalChannel):
-    """A channel that records its rounds; messages are received in the order of the receives."""
+    """A channel that records its rounds; messages arrive in the order of the list `receives`."""
 
     _transport: RecordingTransport
 

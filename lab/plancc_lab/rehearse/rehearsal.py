@@ -45,7 +45,8 @@ class Rehearsal:
     Attributes:
         result: Result of the run on threads; its times have no meaning.
         epochs: The replayed epochs.
-        typical: An epoch with medians over equal epochs; else the epoch of median time.
+        typical: If all epochs do the same work, a replay with medians over all epochs; else the
+            epoch whose time is the median.
         measured_alone: Whether ranks also executed epochs alone, with their data in the caches.
         content: Content hash of the plan; "" if not known.
     """
@@ -132,7 +133,7 @@ class Recording:
     stages: Spans
 
     def paced(self, every: Sequence[Float64Array]) -> Recording:
-        """Return the recording, but with the median of `every` as the seconds of each step.
+        """Return the recording, in which each step takes the median of its seconds in `every`.
 
         Arrays that do not have as many steps as this recording are ignored.
         """
@@ -157,7 +158,7 @@ class _RehearsedRun(Run):
     """The run of one rank, which records its epochs.
 
     Attributes:
-        taken (list of Recording): The epochs; after equal epochs, also an epoch with median times.
+        taken (list of Recording): The epochs; if all are alike, then one with their median times.
     """
 
     transport: RecordingTransport

@@ -81,7 +81,7 @@ class Replay:
         self._calls: dict[tuple[int, ...], list[dict[int, _Round]]] = defaultdict(list)
 
     def play(self, steps: Sequence[Sequence[Step]]) -> list[tuple[list[float], list[Wait]]]:
-        """Replay the steps of all ranks; return, by rank, when its steps ended, and its waits.
+        """Replay the steps of all ranks; return, by rank, when each step ended, and the waits.
 
         The last step is a barrier of all ranks.
         """
@@ -216,7 +216,7 @@ class Replay:
     # -- messages ------------------------------------------------------------------------------
 
     def _meet(self, place: tuple[int, int, int], mine: _ReplayEnd) -> None:
-        """Record an end of message `place` (sender, receiver, tag), which starts with both ends."""
+        """Record an end of message `place` (sender, receiver, tag); start it if both are known."""
         ends = self._ends[place]
         if not ends or ends[0].is_sent == mine.is_sent:
             ends.append(mine)
@@ -309,8 +309,8 @@ class _Shared:
 class _Node:
     """Cores and ports that the ranks of a node share.
 
-    `pace` is the speed of every rank that computes, and `pace.done` the work of a rank at this
-    speed. `computing` has the value of `pace.done` at which a rank's computation ends.
+    All ranks that compute have the speed of `pace`; ``pace.done(time)`` is the work that such a
+    rank has done by then. A rank's computation ends when ``pace.done`` is ``computing[rank]``.
     """
 
     shared: tuple[_Shared, _Shared] = field(default_factory=lambda: (_Shared(), _Shared()))
@@ -344,7 +344,7 @@ class _Round:
     """A round of messages, or a collective, of one rank.
 
     A *piece* is one message of the round or one step of the collective. `open` is the number of
-    unfinished pieces, and `missing` their number for every receive.
+    unfinished pieces. `missing` has, for every receive, the number of messages yet to arrive.
     """
 
     rank: _Rank
@@ -353,7 +353,7 @@ class _Round:
 
 
 class _ReplayEnd(NamedTuple):
-    """One end of a message; `what` is its bytes at the sender, and a receive at the receiver."""
+    """One end of a message; `what` is the number of bytes (sender) or of the buffer (receiver)."""
 
     round: _Round
     time: float
@@ -363,7 +363,7 @@ class _ReplayEnd(NamedTuple):
 
 @dataclass(eq=False)
 class _Item:
-    """A message, or one rank's share of a collective; `left` ports have not finished it yet."""
+    """A message, or a rank's share of a collective; `left` is how many ports must still end it."""
 
     seconds: float
     left: int
@@ -372,7 +372,7 @@ class _Item:
     crossing: float | None = None  # seconds of what the ranks of either node share
 
     def over(self, cause: Moment) -> None:
-        """Record that a port has finished the item; the last port passes on `cause`."""
+        """Record that a port has finished the item; for the last port, call `done` with `cause`."""
         self.left -= 1
         if not self.left:
             self.done(cause._replace(what=self.cause.what))

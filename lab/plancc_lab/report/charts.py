@@ -225,7 +225,7 @@ def matrix(
 ) -> Chart:
     """Return a picture of the nonzeros of a matrix.
 
-    `texts` are `what` and `note` of the chart; lines are drawn before these rows and columns.
+    `texts` are `what` and `note` of the chart; lines are drawn before rows and columns `borders`.
     """
     (axes,) = panels_of(SQUARE, SQUARE + 0.4)
     _pixels(axes, density, span_of([density]), "a pixel")

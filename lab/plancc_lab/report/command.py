@@ -138,7 +138,7 @@ def _left_behind(
                 f"{num_ranks} rank{'s' * (num_ranks != 1)}; give a timeline of this plan"
             )
         if timeline.all_ranks[-1] + 1 != ranks:
-            raise InputError(f"{timeline.path}: only {ranks} of ranks 0..{timeline.all_ranks[-1]}")
+            raise InputError(f"{timeline.path}: has {ranks} of ranks 0..{timeline.all_ranks[-1]}")
         if log is not None and (others := sorted(set(timeline.epochs) - set(log.epoch.tolist()))):
             raise InputError(
                 f"{timeline.path}: is not of the run of {log.path}, which has no epoch {others[0]}"

@@ -58,7 +58,7 @@ def what_it_is(header: Header, provenance: Mapping[str, Any]) -> str:
 def key_figures(metrics: Metrics, random: Metrics | None) -> list[tuple[str, str, str]]:
     """Return the name, the value and a comparison of every key figure.
 
-    The comparison is a ratio to the random partition or, for an imbalance, its imbalance.
+    The comparison is the ratio to a random partition's value or, for imbalances, that value itself.
     """
     found = []
     for name, words in KEY_FIGURES:

@@ -44,7 +44,7 @@ class Planned:
     """A plan on the page, with its figures and pictures.
 
     Attributes:
-        volume: Rows that parts send to each other, at most `PIXELS_OF_PARTS` pixels wide.
+        volume: Picture of rows that parts send each other, at most `PIXELS_OF_PARTS` pixels wide.
         heaviest: Pairs of parts that exchange the most rows: sender, receiver, number of rows.
         matrix: Pictures of the nonzeros, at most `PIXELS_OF_ROWS` pixels wide.
         log, timeline: Epochs and timeline of a run of this plan; None if no run is given.

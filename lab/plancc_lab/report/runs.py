@@ -153,8 +153,8 @@ def _epoch(entry: dict[str, Any], where: str) -> dict[str, Any]:
 class Timeline:
     """The phases of all ranks in one epoch.
 
-    The epoch is cut into `COLUMNS` equal intervals. Time in no phase counts as "other"; `NOTHING`
-    is before and after a rank's epoch.
+    The epoch is cut into `COLUMNS` equal intervals. Time in no phase counts as "other"; time before
+    and after a rank's epoch is `NOTHING`.
 
     Attributes:
         title: The epoch that is shown, such as "epoch 17", or "the whole run".

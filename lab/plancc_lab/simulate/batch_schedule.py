@@ -66,7 +66,7 @@ class Bits:
     def of_walks(self, sampler: WalkSampler, key: np.uint64, visited: Int32Array) -> list[Pairs]:
         """Return the numbers of words that random walks send, one entry per round of messages.
 
-        A walk that crosses to another rank costs two words, a message one more
+        A walk that crosses to another rank costs two words, and every message costs one word more
         (`plancc_runtime.layouts.draws.WalkDraws`). In the end, bits tell which visited rows other
         ranks use.
         """
@@ -144,9 +144,10 @@ class LiveBatch(Live):
     """The rows, nonzeros and messages of a step of a row plan on a mini-batch.
 
     Attributes:
-        told: Words of each round that tell owners which rows are needed; empty if all ranks draw.
+        told: Words of each round that tell owners which rows are needed; empty if all ranks draw
+            the whole batch.
         counted: Whether the ranks sum the number of targets in an all-reduce.
-        draw: Amounts of work to draw the batch and to build its blocks.
+        draw: How much work it is to draw the batch and to build its blocks.
     """
 
     scheduler: ClassVar[type[RowScheduler] | None] = BatchScheduler

@@ -69,8 +69,8 @@ def sweep(
 ) -> Sweep:
     """Return the predicted epochs of all models on all numbers of ranks.
 
-    A cell without prediction has the reason. Only models for which `compile` searches by default
-    use the effort. Edge plans balance nonzeros, whatever `balance` is.
+    `why` of a cell says why there is no prediction. The effort matters only to models for which
+    `compile` searches by default. Edge plans balance nonzeros, whatever `balance` is.
     """
     options = replace(options, dims=tuple(predictor.dims), machine=predictor.machine)
     shared = None if balance is None else Balance.parse(balance, options.dims)

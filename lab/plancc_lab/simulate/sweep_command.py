@@ -91,7 +91,7 @@ def refuse(given: dict[str, Any]) -> None:
 
 
 def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) -> None:
-    """Predict all cells of a sweep, and print its table; `given` includes the seed."""
+    """Predict all cells of a sweep, and print its table; `given` has the command's options."""
     import plancc
     from plancc.graph.normalize import normalize
     from plancc_lab.contenders import parse_numbers
@@ -151,7 +151,7 @@ def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
     for text in given["boundary"]:
         label, _, points = text.rpartition("=")  # a label may contain a "="
         if label in boundary:
-            raise InputError(f"--boundary '{text}': second for this model; drop one of the two")
+            raise InputError(f"--boundary '{text}': is the second for this model; drop one")
         boundary[label] = Boundary.parse(points)
     return Sizes(given["vertices"], given["nonzeros"], boundary)
 

@@ -50,8 +50,8 @@ class Prices(NamedTuple):
         cap (float64[num_parts]): Number of nonzeros above which no move may fill a part.
         scale (float64[num_parts]): Mean capacity of the parts, divided by the part's capacity;
             multiplies nonzeros and loads before parts are compared.
-        row, message, nonzero, own_row: Load of each on a side: what a part sends, or receives.
-        ceiling, pressure: Load above which a side has a cost, and the price of the excess.
+        row, message, nonzero, own_row: Factors of the load of a side, in the formula.
+        ceiling, pressure: Load of a side above which it has a cost, and the price of the excess.
         fees (float64[m], m at least 1): Fee of row k of a message, never rising; the last applies
             to all further rows. Fees and prices of messages need ``EdgeState.pair``.
     """
@@ -410,7 +410,8 @@ def _stuck(  # type: ignore[no-untyped-def]
 ):
     """Whether it is certain that the cost would not fall if net e left part q.
 
-    `most` bounds the cost saved by moving a nonzero whose second net has no other pin in q.
+    A nonzero is a pin of two nets. `most` bounds the cost saved by moving a nonzero whose other net
+    has no other pin in q.
     """
     for k in pins:
         f = other(k, e, pattern)
@@ -490,7 +491,7 @@ def _staying(
     """Return the cost saved if net e leaves part q, and the number of nonzeros that move.
 
     Part q owns the net's vertex. The cost is -inf if a nonzero may not move. The nonzeros, without
-    the diagonal, go into `pins`; `bonus` gets the additional saving in each other part.
+    the diagonal, go into `pins`. ``bonus[r]`` rises by what is saved besides if they move to r.
     """
     num, base = 0, 0.0
     for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):
@@ -572,6 +573,6 @@ def _best_owner(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _strain(load: float, more: float, prices: Any) -> float:
-    """Return how much the penalty of a side's load rises if `more` is added to the load."""
+    """Return how much the penalty of what a part sends, or receives, rises by `more` load."""
     cost = penalty(load + more, prices.ceiling, prices.pressure)
     return cost - penalty(load, prices.ceiling, prices.pressure)

@@ -44,7 +44,8 @@ def _options(v: int, limit: Any, nets: Any, state: Any, score: Any, seen: Any) -
     """Find the best part for v among the parts with room for v, and among all parts; -1 if none.
 
     Returns:
-        part, gain, any_part, any_gain, looked: Both parts with rows saved; number of parts rated.
+        part, gain, any_part, any_gain: The two parts, each with the rows that a move to it saves.
+        looked: Number of parts rated.
     """
     num, base = rate(v, nets, state, score, seen)
     here = state.owner[v]

@@ -1,8 +1,8 @@
 """Exchanges of vertices between two parts, which lower the overload and add few rows to the volume.
 
 With several constraints, single moves are soon impossible, since every part is full in one of them.
-An exchange can lower one weight of a part and nearly keep the others. Two vertices for one did not
-help in the ablation (`python -m benchmarks ablation`).
+An exchange can lower one weight of a part and nearly keep the others. Exchanges of two vertices for
+one did not help in the ablation (`python -m benchmarks ablation`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Scratch(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def chains(vertices: Any, owner: Any, num_parts: int) -> Any:
-    """Return lists of the vertices in `vertices` for every part (`Chains`), in reverse order."""
+    """Return `Chains`: for every part, a list of its vertices in reverse order of `vertices`."""
     first = np.full(num_parts, -1, dtype=np.int32)
     after = np.full(len(owner), -1, dtype=np.int32)
     before = np.full(len(owner), -1, dtype=np.int32)

@@ -67,7 +67,7 @@ class Region(NamedTuple):
 
     Attributes:
         room (float64[2, num_constraints]): Largest total weight that may leave each part.
-        max_degree: Largest sum, for each part, of the numbers of nets of vertices that may move.
+        max_degree: Largest sum, over the vertices that may leave a part, of their numbers of nets.
         max_pins: Nets with more pins are left out, and the cut ignores them.
         max_work: Largest number of visited nodes, divided by the nodes of the network.
     """
@@ -128,8 +128,8 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
 def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
     """List pairs of parts, ascending, that share nets, with the total cost of the shared nets.
 
-    Nets on more than `max_spread` parts are left out. The list is incomplete if it has more than
-    `most` pairs.
+    Nets on more than `max_spread` parts are left out. The search for pairs stops early once the
+    list has more than `most`.
     """
     num_parts = len(state.sums)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
@@ -794,9 +794,9 @@ def split_pair(
 ) -> Any:
     """Return the vertices that the two parts of a pair should exchange, int32[k], and the work.
 
-    `history` has the group of pairs that last moved each vertex, int32[num_vertices], and the group
-    of this pair's last search. The group is 1 less if the search found vertices, -1 without a
-    search.
+    `history` has two entries: the number of the group of pairs that last moved each vertex,
+    int32[num_vertices]; and a bound, -1 before the pair's first search. If no number in the pair's
+    network is above the bound, the network is as in the last search, and is not cut again.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history

@@ -1,7 +1,7 @@
 """Kernels that cluster vertices by label propagation, and build the graph of clusters.
 
 A *link* leads from a vertex to a neighbour, and has a cost. The links along rows and along columns
-are separate lists, to save memory; a neighbour in both lists counts twice.
+are separate lists, to save memory; a neighbour in both lists has two links.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def propagate(
 ) -> int:
     """Give every vertex in `order` the label to which its links have the highest total cost.
 
-    Other labels must stay within `heaviest`. On a tie, a vertex keeps its label, or takes the
-    lightest. Returns the number of vertices with a new label.
+    A new label must stay within `heaviest` after the move. On a tie, a vertex keeps its label, or
+    takes the lightest. Returns the number of vertices with a new label.
 
     Parameters:
         weight (int64[n, c]), load (int64[n, c]): Weights of vertices, and of labels (updated).
@@ -216,7 +216,7 @@ def links_between(
 
 @njit(cache=True, nogil=True)
 def degrees(ptr: Any, ends: Any, other_ptr: Any, other_ends: Any, other: Any) -> Any:
-    """Return the number of distinct neighbours of every vertex, int64[n]; lists must ascend."""
+    """Return every vertex's number of distinct neighbours, int64[n]; its `ends` must ascend."""
     found = np.zeros(len(ptr) - 1, dtype=np.int64)
     for v in range(len(found)):
         a, end = ptr[v], ptr[v + 1]

@@ -22,8 +22,8 @@ class Nets(NamedTuple):
         vertex_ptr (int64[num_vertices + 1]): Offsets of the vertices' nets in `nets`.
         nets (int32[num_pins]): The nets of every vertex.
         weight (int64[num_vertices, num_constraints]): Weights of the vertices.
-        size, size_at_vertex (int32[num_pins], or int32[0]): Original pins that a pin represents, in
-            the order of `pins`, and of `nets`; empty if only the volume is needed.
+        size, size_at_vertex (int32[num_pins], or int32[0]): Number of original pins that a pin
+            represents, in the order of `pins`, and of `nets`; empty if only the volume is needed.
     """
 
     net_ptr: Any
@@ -40,7 +40,8 @@ class Nets(NamedTuple):
 def nets_of(problem: Hypergraph, sized: bool = False) -> Nets:
     """Convert a hypergraph to `Nets`; nets with fewer than two pins are left out.
 
-    The result shares arrays with `problem`; new arrays take 4 bytes per pin, or 12 if `sized`.
+    `sized` says whether the result has sizes of pins. It shares arrays with `problem`; new arrays
+    take 4 bytes per pin, or 12 if `sized`.
     """
     weight = problem.vertex_weights
     n = len(weight)
@@ -84,8 +85,8 @@ def with_transpose(nets: Nets) -> Nets:
 def transpose(net_ptr: Any, pins: Any, size: Any, n: int) -> Any:
     """Transpose a CSR pattern: given the pins of every net, compute the nets of every vertex.
 
-    Returns offsets, int64[n + 1], nets, ascending, int32[num_pins], and `size` (any values of the
-    pins, or empty) in their order.
+    Returns offsets, int64[n + 1]; the nets of every vertex, ascending, int32[num_pins]; and `size`
+    (one value per pin, or empty) in the order of these nets.
     """
     ptr = np.zeros(n + 1, dtype=np.int64)
     for pin in pins:

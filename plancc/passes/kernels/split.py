@@ -52,8 +52,8 @@ def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
     """Return the vertex of every nonzero on one side of the bipartite graph, and the vertex count.
 
     A left vertex is a pair (row, part): the part owns the column of a nonzero in the row, but not
-    the row. A right vertex is such a pair (column, part). A nonzero whose row and column have the
-    same owner gets -1.
+    the row. A right vertex is a pair (column, part), with rows and columns exchanged. A nonzero
+    whose row and column have the same owner gets -1.
     """
     number = np.empty(len(other), dtype=np.int32)
     last = np.full(num_parts, -1, dtype=np.int64)
@@ -156,8 +156,8 @@ def cover(cut: Cut) -> Any:
 def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
     """Return whether an alternating path from the other side reaches each vertex, bool[m].
 
-    The starts' side has the neighbours ``ends[ptr[x]:ptr[x + 1]]``. `mate` matches the vertices of
-    the reached side.
+    `starts` says which vertices of the other side begin paths. Vertex x there has the neighbours
+    ``ends[ptr[x]:ptr[x + 1]]``; vertex y here is matched with ``mate[y]``.
     """
     found, queue = np.zeros(len(mate), dtype=np.bool_), np.empty(len(starts), dtype=np.int64)
     tail = 0

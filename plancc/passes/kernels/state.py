@@ -41,7 +41,7 @@ class State(NamedTuple):
 
 
 def state_of(nets: Nets, owner: Any, num_parts: int) -> State:
-    """Copy the owners, and count the pins of every net in every part; 8 bytes per slot."""
+    """Copy the owners, and count the pins of every net in every part."""
     check_owners(owner, len(nets.weight), num_parts)
     size = np.minimum(np.diff(nets.net_ptr), num_parts)
     slot_ptr = np.concatenate([[0], np.cumsum(size)])

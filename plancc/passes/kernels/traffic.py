@@ -50,7 +50,7 @@ class Tariff(NamedTuple):
     Attributes:
         row, message: Load that a row, and a message, adds to the sender's and the receiver's side.
         ceiling, pressure: Load above which a side has a cost, and the price of the excess.
-        fees (float64[m], m at least 1): Fee of row k of a message; the last also of further rows.
+        fees (float64[m], m at least 1): Fee of row k of a message. Further rows have the last fee.
     """
 
     row: float
@@ -154,7 +154,7 @@ def _row_price(q: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _fee(q: int, m: int, more: int, flow: Any, tariff: Any) -> float:
-    """Return the fee for one row more (`more` is 0) or less (-1) in the message from q to m."""
+    """Return the fee of the next row (`more` is 0) or last row (-1) of the message from q to m."""
     at = flow.pair[0, q, m] + more
     return tariff.fees[max(0, min(at, len(tariff.fees) - 1))]
 

@@ -31,9 +31,9 @@ def penalty(weight: float, target: float, price: float) -> float:
 def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
     """Compute, for each part, how many rows a move of v to this part saves; return num and base.
 
-    A move saves ``base + score[q]`` rows for parts q in ``seen[:num]``, v's own part included, else
-    `base`. Nets on every part are listed only if v has no other cut nets. The caller resets the
-    scores to 0.
+    A move to part q saves ``base + score[q]`` rows if q is in ``seen[:num]``, else `base`. `seen`
+    has the parts, v's own included, that v's cut nets touch; nets that touch every part count
+    only if v has no other cut nets. The caller resets the scores to 0.
     """
     here = state.owner[v]
     num_parts = len(state.sums)
@@ -115,13 +115,13 @@ def _count_above(least: Any, score: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Compute the same scores as `rate`, but faster: if there are many parts, they are not listed.
+    """Compute the same scores as `rate`, but faster: if parts are many, `seen` does not list them.
 
     Returns:
-        num: Length of `seen`; 0 if v has no cut net; -1 if parts are not listed.
+        num: Number of parts listed in `seen`; 0 if v has no cut net; -1 if parts are not listed.
         base: See `rate`.
-        everywhere: Whether every cut net of v touches every part. If num is -1, all parts count,
-            else parts with a score above 0.
+        everywhere: Whether every cut net of v touches every part. If num is -1, the parts that
+            `seen` does not list are all parts if this is true, else those with a score above 0.
     """
     here = state.owner[v]
     num_parts = len(score)
@@ -178,7 +178,7 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
 def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
     """Return the part that `rate` would write first into `seen`, among the parts in `tied`.
 
-    The scores of these parts, which are equally good for v, become -1.
+    These parts are equally good for v. Sets their entries of `score` to -1.
     """
     # So the tie is broken as if the parts had been listed, and both ways give the same plan.
     for k in range(len(tied)):
@@ -225,7 +225,7 @@ def _choose(  # type: ignore[no-untyped-def]
 ):
     """Choose the best part for v, -1 to stay; also return rows saved, and gains computed.
 
-    `found` is the result of `_score` for v, with num not 0; the scores are reset to 0.
+    `found` is the result of `_score` for v, which must have a cut net; `score` is reset to 0.
     """
     num, base, everywhere = found
     here, num_parts = state.owner[v], len(score)
@@ -359,7 +359,7 @@ def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> int:
-    """Write the best part of every vertex, -1 to stay, into `best`; return the gains computed."""
+    """Write every vertex's best part, -1 to stay, into `best`; return the number of gains tried."""
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest, evaluations = _highest(state, bounds), 0
     for k in range(len(order)):
@@ -503,8 +503,9 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
 def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
     """Return a number for each vertex, float64[num_vertices]: vertices with low numbers move first.
 
-    A best move that lowers the overload by a gives r / a if it costs r rows, -r a if it saves r
-    rows. Without such a move, and in parts within their limits, the number is inf.
+    If the vertex's cheapest move that lowers the overload lowers it by a, the number is r / a if
+    the move costs r rows, and -r a if it saves r rows. It is inf if there is no such move, and in
+    parts within their limits.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)

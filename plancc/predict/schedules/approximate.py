@@ -64,7 +64,7 @@ class Approximation:
             raise InputError(f"`fold` {self.fold} needs an edge plan; {tables.name} has {has}")
 
     def passes(self, passes: Sequence[str]) -> list[str]:
-        """Return the allowed `passes`; late partial sums, of a layer's inputs, exclude "order"."""
+        """Return the `passes` that are allowed: without "order" if partial sums arrive late."""
         return [name for name in passes if self.fold != "delayed" or name != "order"]
 
     def note(self) -> str:
@@ -82,7 +82,8 @@ class Approximation:
 def sampled(tables: Tables, rate: float) -> Tables:
     """Return the tables of a row plan in an epoch that keeps each halo row with probability `rate`.
 
-    Rows of messages are drawn with a fixed seed; nonzeros in halo columns are multiplied by `rate`.
+    The numbers of sent rows are drawn with a fixed seed; the number of nonzeros in halo columns is
+    multiplied by `rate`.
     """
     drawn = np.random.default_rng(SEED).binomial(tables.expand.rows, rate)
     halo = tables.halo_nonzeros
@@ -106,7 +107,7 @@ def sampled(tables: Tables, rate: float) -> Tables:
 class SampledScheduler(RowScheduler):
     """Scheduler of a row plan whose halo rows are sampled anew in every epoch.
 
-    Halo rows of the features are sent once, but A H^0 changes in every epoch with A.
+    Halo rows of the features are sent once, but A H^0 is computed in every epoch, as A differs.
     """
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
@@ -118,7 +119,7 @@ class SampledScheduler(RowScheduler):
 class CloneScheduler(RowScheduler):
     """Scheduler of an edge plan in which every rank has a copy of each vertex of its nonzeros.
 
-    The tables must have `Tables.leaves`, and the approximation the fold "none" or "delayed".
+    The tables must have `Tables.leaves`; `fold` of the approximation must be "none" or "delayed".
     """
 
     def __init__(self, tables: Tables, approximation: Approximation, num_layers: int) -> None:
@@ -141,7 +142,7 @@ class CloneScheduler(RowScheduler):
         return {"trees": late, PRODUCTS: [product]}
 
     def memory(self, dims: Sequence[int]) -> Memory:
-        """Return the bytes of an exact epoch (for evaluations), plus the copies' activations."""
+        """Return the memory of an exact epoch, but with the activations of all copies."""
         exact = super().memory(dims)
         share = self.rows / np.maximum(self._exact_rows, 1)
         return replace(exact, activations=_scaled(exact.activations, share))

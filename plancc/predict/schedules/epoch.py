@@ -1,7 +1,7 @@
 """The operations of an epoch, layer by layer, for every layout.
 
-Layers list their steps (`plancc.plan.layers`), layouts the steps of a product
-(`plancc.plan.products`), and a `Scheduler` the work of every rank in them.
+Layers list their steps (`plancc.plan.layers`), and layouts list the steps of a product
+(`plancc.plan.products`). A `Scheduler` lists the work of every rank in these steps.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Scheduler(ABC):
         return self.rows
 
     def rows_of(self, layer: int, which: str) -> Int64Array:
-        """Return how many rows every rank multiplies in a `Linear` with rows `which`: int64."""
+        """Return how many rows every rank multiplies in a `Linear` whose `rows` are `which`."""
         return self.rows
 
     def columns(self, width: int) -> int | Int64Array:
@@ -113,11 +113,11 @@ class Scheduler(ABC):
         return ()
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) before the first layer with `width` columns; by default nothing."""
+        """Yield (step, work) that precedes the first layer, whose input has `width` columns."""
         yield from ()
 
     def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work), with names in `STEPS`, for one step of a layer, from layer 1 on."""
+        """Yield pairs (name in `STEPS`, work) for one step of a layer; layers count from 1."""
         if step.at_hand:
             yield from self.known_result(layer, step)
             return
@@ -137,7 +137,7 @@ class Scheduler(ABC):
                     yield COLLECTIVES, work
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for a step with the same result in all epochs; by default nothing."""
+        """Yield any (step, work) for a step whose result is the same in all epochs."""
         yield from ()
 
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:
@@ -154,7 +154,10 @@ class Scheduler(ABC):
                 yield from (("multiply", work) for work in products)
 
     def linear(self, layer: int, step: Linear) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for x W, or backward for gradients of W and (not `of_weights`) x."""
+        """Yield (step, work) for x W. Backward, yield those for the gradients of W and x.
+
+        If `of_weights` of `step` is true, the gradient of x is left out.
+        """
         back = step.back
         for work in self.gathered(step.columns if back else step.inner):
             yield COLLECTIVES, work
@@ -177,7 +180,7 @@ class Scheduler(ABC):
 
 
 def moving(step: Step, works: Works) -> Iterator[tuple[str, Work]]:
-    """Yield (step, work) if a step of a program sends rows, with copying or adding the rows."""
+    """Yield (step, work) of a step that sends rows: its messages, and copying or adding rows."""
     moved = works.get(step.name, ()) if step.moves else ()
     for work in moved[::-1] if isinstance(step, ScatterAdd) else moved:
         # Nothing moves within one rank, but a run counts the words of a sum of one rank.
@@ -241,7 +244,8 @@ def is_of_one(work: Work) -> bool:
 def _copied(messages: PointToPoint) -> Elementwise:
     """Return the owners' work of copying sent rows or, in reverse, of adding arriving sums.
 
-    Work at the other end of the messages counts only if rows are for a later epoch.
+    The work of adding or copying at the other end of the messages is included only if the rows are
+    for a later epoch.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

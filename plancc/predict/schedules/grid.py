@@ -182,7 +182,7 @@ class BlockScheduler(GridScheduler):
             return self._nonzeros
         if closed:
             raise InputError(
-                f"{tables.name}: a layer that adds a diagonal to the matrix is not predicted for "
+                f"{tables.name}: layers that add a diagonal to the matrix cannot be predicted for "
                 f"grid '{grid}'"
             )
         diagonal = np.zeros_like(self._nonzeros)  # added to all rows of A, but left out here
@@ -259,7 +259,7 @@ def blocks_of(tables: Tables) -> Int64Array:
     """Return the number of nonzeros of each part in each piece: int64[num_parts, pieces].
 
     Without `Tables.blocks`, a part's nonzeros are spread evenly over the pieces; in "1.5d", in
-    proportion to the parts of a piece.
+    proportion to each piece's number of parts.
     """
     if tables.blocks is not None:
         return tables.blocks

@@ -40,7 +40,8 @@ class LinkTables:
         negatives (int64[num_ranks]): Negatives among these.
         fixed: Messages with the rows of targets of links, the same in every epoch.
         drawn: Messages with the rows of targets of negatives.
-        home: Messages that say who owns a negative's target; a fixed rank per vertex knows this.
+        home: Messages that say who owns a negative's target. Every vertex has a fixed rank that
+            knows its owner, and sends it.
         decoder: Name of the decoder, see `LinkTask`.
     """
 
@@ -76,7 +77,7 @@ class LinkTables:
         return found
 
     def works(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for link prediction in both passes; outputs have `width` columns."""
+        """Yield (step, work) of link prediction, forward and backward; outputs have this width."""
         moved = [PointToPoint(each, width) for each in (self.fixed, self.drawn)]
         moved += [each.reversed() for each in moved]
         moved += [

@@ -91,7 +91,7 @@ def layer_tables(
     num_parts: int,
     needed: Callable[[Int32Array, Int32Array], Pairs] | None = None,
 ) -> Tables:
-    """Return the tables of one layer, with nonzeros `used` and computed rows `live`."""
+    """Return `Tables` of one layer, which uses the nonzeros `used` and computes the rows `live`."""
     part = np.repeat(owner, used.row_nonzeros())
     halo = owner[used.indices] != part
     if needed is None:
@@ -146,9 +146,10 @@ def matrix_of_pairs(pairs: Pairs) -> sp.csr_array:
 
 
 def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> sp.csr_array:
-    """Count, for parts k and m, the vertices that k owns and that `vertex` has for nonzeros of m.
+    """Count, for parts k and m, the vertices of k in which nonzeros of m end.
 
-    The result is int64[num_parts, num_parts], with 0 for k = m. `vertex` has rows or columns.
+    `vertex` has the row of every nonzero, or the column. The result is int64[num_parts, num_parts],
+    with 0 for k = m.
     """
     assert owners.nonzeros is not None
     foreign = owners.rows[vertex] != owners.nonzeros

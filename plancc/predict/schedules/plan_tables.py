@@ -218,7 +218,7 @@ _Source: TypeAlias = "PlanFile | _InMemory"
 
 
 def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
-    """Return the messages of a table such as "expand/send", and offsets of parts and rows."""
+    """Return messages, `ptr` and `row_ptr` of a table in the plan file, such as "expand/send"."""
     ptr, peer, row_ptr = (source.read(f"{table}_{name}") for name in ("ptr", "peer", "row_ptr"))
     num_parts = source.header.num_parts
     sender = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))

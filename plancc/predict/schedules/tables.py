@@ -147,8 +147,8 @@ def pieces_of_grid(grid: Grid) -> int:
 def piece_of_rows(grid: Grid, part_ptr: Int64Array) -> Int32Array:
     """Return the piece of each column of A, in plan order: int32[n].
 
-    In scheme "1.5d", pieces are the chunks. Otherwise, piece k of a grid layer has the index
-    ``layer * pieces + k``, with ``pieces`` pieces per layer.
+    In scheme "1.5d", pieces are the chunks. Otherwise, the pieces of all grid layers are numbered
+    one layer after the other.
     """
     found = np.zeros(int(part_ptr[-1]), np.int32)
     if grid.scheme == "1.5d":

@@ -159,7 +159,7 @@ def _check_feature(grid: Grid, options: TrainOptions) -> None:
 def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
     """Raise InputError for options that a process grid does not support.
 
-    Options that only row plans support are appended to `wanted`.
+    `wanted` has chosen options that only row plans support; this function adds some.
     """
     if MODELS[options.model].whole_rows:
         raise InputError(

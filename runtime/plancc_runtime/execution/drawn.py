@@ -47,8 +47,9 @@ class Drawn:
     ) -> Drawn:
         """Return a copy from which mini-batches can be drawn. Not collective.
 
-        With `by_owners`, owners draw without the whole pattern: only this attribute is set.
-        Otherwise the pattern is read from `plan` (if no slice), and a batch is drawn as a test.
+        If `by_owners`, owners draw without the whole pattern, and the copy differs only in
+        `by_owners`. Otherwise a pattern that the sampler needs is read from `plan`, unless `plan`
+        is a slice, and a batch is drawn as a test.
 
         Raises:
             InputError, PlanError: If the plan is damaged, or no mini-batch can be drawn.
@@ -74,7 +75,7 @@ class Drawn:
 
 
 def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Drawn:
-    """Return the sampler and population (without pattern) of mini-batches. Not collective.
+    """Return the sampler of mini-batches, and the vertices to draw from. Not collective.
 
     Options that the user leaves out have the values for which the plan was compiled.
     """

@@ -85,7 +85,7 @@ def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
 
 
 def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
-    """Return this rank's traffic for a layer's steps, without steps `LayerStep.at_hand`."""
+    """Return this rank's traffic for those of a layer's steps that are not `LayerStep.at_hand`."""
     found = Counts.zero(1)
     for step in steps:
         if not step.at_hand:
@@ -116,9 +116,9 @@ def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[s
 
 
 def steps_remark(network: Network, view: View, sent: Counter[str], transport: Transport) -> str:
-    """Compare the words `sent` in training on `view` with the words of listed steps. Collective.
+    """Compare the words `sent` in training on `view` with those of the listed `Options.steps`.
 
-    Return a remark on the first layer whose counts differ, or "".
+    Collective. Return a remark on the first layer whose counts differ, or "".
     """
     wrong = ""
     for k, graph in enumerate(view.graphs):

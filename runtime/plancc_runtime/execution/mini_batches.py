@@ -1,7 +1,8 @@
 """Epochs in mini-batches.
 
 With the pass `constant`, halo features are fetched once, before the first step; if memory is short,
-only the most used. If no dropout changes the features X, A X is computed before the step.
+only those used most. If no dropout changes a mini-batch's features X, A X is computed before its
+step.
 
 With `overlap`, mini-batches are made in two stages: during step k, the features of batch k + 1 are
 fetched, and batch k + 2 is drawn. If every rank draws whole batches, ranks with several cores draw
@@ -190,8 +191,8 @@ class MiniBatches(FullBatch):
     def _try(self, tried: tuple[list[float], list[float]], number: int, seconds: float) -> None:
         """Record a step's seconds, to choose between two ways to make mini-batches. Collective.
 
-        Batches are made between or beside steps (indices 0 and 1 of `tried`), in turns of `TURN`
-        steps. The way with the shorter median on the slowest rank is kept.
+        Batches are made between steps (index 0 of `tried`), or during a step (index 1). Each way
+        gets turns of `TURN` steps. The way with the shorter median on the slowest rank is kept.
         """
         if number % TURN >= UNTIMED:
             tried[self._ahead].append(seconds)
@@ -324,7 +325,8 @@ class MiniBatches(FullBatch):
     ) -> Rounds[tuple[Tensor, Tensor | None]]:
         """Return a mini-batch's features `View.x`, and the features of halo rows. Collective.
 
-        Halo features are None without a cache, or if x has halo rows. Uncached rows are fetched.
+        The features of halo rows are None if there is no cache, or if x itself has halo rows. With
+        a cache, halo rows that are not in it are fetched.
         """
         cache = self._cache
         own = features if self._in_place else rows_of(features, share.local.inputs).to(self._type)
@@ -369,7 +371,7 @@ class MiniBatches(FullBatch):
         return share
 
     def _entered(self, entered: Callable[[str], object], stage: str) -> None:
-        """Call ``entered(stage)``, then run a round of messages for each share. Collective."""
+        """Call ``entered(stage)``, then run a round of messages for later batches. Collective."""
         entered(stage)
         if stage == f"layer {self._options.layers} forward":
             self._following()
@@ -495,7 +497,7 @@ class MiniBatches(FullBatch):
     ) -> tuple[BatchStep, tuple[int, ...]]:
         """Execute one step; return its result, and numbers that this rank counted. Collective.
 
-        The numbers are the `fields` of method `epoch`, then the number of correct targets.
+        The numbers are those that `epoch` names in `fields`, then the number of correct targets.
         """
         view, batch, share = self.batch(number, data)
         blocks = share.local.blocks

@@ -1,6 +1,7 @@
 """Full-batch epochs of a network of the user's own class, on a row plan.
 
-Layers are unknown, so every epoch sends all rows, and words are counted only when sent.
+As the layers are unknown, every exchange sends all halo rows, and words are counted only as they
+are sent.
 """
 
 from __future__ import annotations

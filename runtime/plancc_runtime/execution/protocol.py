@@ -59,7 +59,8 @@ class Execution(ABC):
         alike (bool): Whether all epochs compute the same products and send equally long messages.
         remarks (list of str): Remarks for the user on the layers, known after the first epoch.
         drawing (str): Whether mini-batches are made between or during steps, and why, or "".
-        repeats (bool): Whether an epoch may run again from the same weights; no messages in flight.
+        repeats (bool): Whether an epoch may run again from the same weights, because no messages
+            are in flight after it.
     """
 
     sampler = ""

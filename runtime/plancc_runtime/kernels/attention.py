@@ -96,7 +96,7 @@ def factors(
     """Return the arrays `Attended.column` and `Attended.row`, or None if the kernel cannot be used.
 
     The kernel needs a CPU pattern with nonzeros and 32-bit indices, slope at most 1, and finite
-    scores; `source` of one head spreads by at most `LARGEST_SPREAD`.
+    scores. Within a head, two source scores must differ by at most `LARGEST_SPREAD`.
 
     Parameters:
         source (Tensor[n, h]): Score of every column.
@@ -166,8 +166,8 @@ def attention_adjoint(
 
     Parameters:
         g (Tensor[m, h d], or Tensor[m, d] if `mean`): Gradient of the result; contiguous.
-        vectors (Tensor[2, h d] or Tensor[1, h d]): Source of column j is <x[j], vectors[0]>, in
-            every head; target of row i is <x[places[i]], vectors[1]>, if there is a vectors[1].
+        vectors (Tensor[2, h d] or Tensor[1, h d]): Source score of column j: <x[j], vectors[0]>
+            in every head; target score of row i: <x[places[i]], vectors[1]>, if it exists.
         places (int64[m], optional): Column of every row's own vertex; by default i for row i.
 
     Returns:

@@ -20,8 +20,8 @@ def numbered(device: torch.device) -> torch.device:
 class SparseMatrix(ABC):
     """A sparse matrix A[m, n], stored for products with dense blocks.
 
-    The arrays of `matrix` may be kept, and must not change. `dtype` is the type of values, x and
-    out.
+    A kernel may keep the arrays of `matrix`, so they must not change. `dtype` is the type of the
+    values of A, and of x and `out` in products.
 
     Attributes:
         name: Name of the kernel in `KERNELS`.
@@ -48,7 +48,7 @@ class SparseMatrix(ABC):
         Parameters:
             x (Tensor[n, d]): Contiguous, of the matrix's dtype and device; no part of `out`.
             out (Tensor[m, d], or Tensor[>= m, d] with `rows`): Contiguous; read only if `add`.
-            rows (Tensor, int64[m], optional): Distinct rows of `out`; by default row k for row k.
+            rows (Tensor, int64[m], optional): Distinct row numbers of `out`; by default 0..m-1.
 
         Raises:
             InputError: If a shape, dtype, device or layout is wrong, or a row is outside `out`.

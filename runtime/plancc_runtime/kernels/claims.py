@@ -1,6 +1,6 @@
 """Division of rows among the threads of compiled functions.
 
-Their argument is the address of a *call*: int64[index of the next block, addresses, sizes].
+The functions get the address of a *call*: int64[index of the next block, addresses, sizes].
 """
 
 from __future__ import annotations

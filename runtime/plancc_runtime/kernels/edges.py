@@ -86,7 +86,7 @@ class Pattern:
         """Return the pattern of CSR arrays; unsorted and repeated columns are allowed.
 
         InputError if a column is outside of the matrix, since kernels do not check columns again.
-        `native` says whether numba kernels run; by default on CPUs.
+        `native` says whether numba kernels run; None: they run on CPUs only.
         """
         if len(column) and not 0 <= column.min() <= column.max() < num_columns:
             raise InputError(f"a column of the pattern is not between 0 and {num_columns - 1}")
@@ -155,7 +155,8 @@ def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
 def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
     """Return out[i, h] = sum of weight[e, h] x[j, h] over the nonzeros e of group i.
 
-    j is in ``side.index``. Shapes of weight (CSR order) and x: [nnz, h], [n, h, d].
+    The groups are the rows or the columns, and ``side.index`` has every j. Shapes of weight (CSR
+    order) and x: [nnz, h], [n, h, d].
     """
     out = x.new_empty(len(side), *x.shape[1:])
     if not side.native:
@@ -185,7 +186,8 @@ def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
 def first_maximum(pattern: Pattern, x: Tensor) -> Tensor:
     """Return, for each row and feature, the nonzero (i, j) with the largest x[j]: integer[m, d].
 
-    Position in CSR order, the first of equal values; -1 in empty rows. NaN counts as largest.
+    The result holds positions in CSR order, and -1 for empty rows. Of equal values, the first is
+    taken; NaN counts as largest.
     """
     side, d = pattern.rows, x.shape[1]
     out = side.index.new_full((len(side), d), -1)

@@ -14,9 +14,9 @@ _I32, _BYTE = ir.IntType(32), ir.IntType(8).as_pointer()
 def tiles(width: int, item: int, most: int = 256) -> np.ndarray:
     """Return the tiles that cover `width` columns of `item` bytes: int64[tiles, 3].
 
-    Entries: bytes of a half (a power of two), first column, columns from the first half to the
-    second. Halves of the last tile may overlap. The array is cached forever, since compiled
-    functions use its address.
+    A tile has two halves of equal size, which may overlap in the last tile. Its entries: bytes of a
+    half (a power of two), first column, and columns from the start of the first half to that of
+    the second. The array is cached forever, since compiled functions use its address.
     """
     found, first = [], 0
     while first < width:

@@ -73,7 +73,8 @@ class KeptBlock:
 
         Parameters:
             rows (int64[m]): Rows of the slice that take part in the mini-batch.
-            live (bool[m]): Outputs even without nonzeros; overwritten with the outputs and inputs.
+            live (bool[m]): Whether a row is an output even if it has no nonzeros. The array is
+                overwritten: afterwards, it marks the outputs and the inputs.
             scratch (int32[num_inputs or more], int32[num_halo]): Index in the mini-batch of each of
                 `rows`; memory for halo rows' indices.
             in_place: Whether all rows of the slice are inputs, so that no row must be copied.
@@ -203,7 +204,8 @@ class BatchMask:
     def _by_vertex(self) -> Int32Array:
         """For every row, the order that sorts its nonzeros by the vertex of the column.
 
-        int32[nonzeros + boundary pins]: positions in the row. Empty if every row is sorted already.
+        int32[nonzeros + boundary pins (see the module)]: positions in the row. Empty if every row
+        is sorted already.
         """
         found, ascending = order_by_vertex(self._ptr, self._columns, self._vertices)
         return np.empty(0, np.int32) if ascending else found

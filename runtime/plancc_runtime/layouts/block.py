@@ -30,7 +30,7 @@ NONZEROS = ("plan", "edges", "closed")
 
 @dataclass(frozen=True, eq=False)
 class Nonzeros:
-    """For every row of some messages, the serial numbers of the receiver's nonzeros in its column.
+    """For every row of some messages, serial numbers of the receiver's nonzeros that read the row.
 
     Attributes:
         ptr (int64[rows + 1]): Row r has the numbers ``number[ptr[r]:ptr[r + 1]]``, ascending.
@@ -45,12 +45,13 @@ class Nonzeros:
 class Numbering:
     """Serial numbers of message rows, and of nonzeros in halo columns, for the draws of samples.
 
-    Assigned in the whole block, and kept when rows are dropped, so that draws do not change.
+    Numbers are assigned in the whole block, and kept when rows are dropped, so that draws do not
+    change.
 
     Attributes:
         received, sent (int32[num_halo], int32[sent rows]): Position of every row in its message.
-        uses: Nonzeros in every halo row's column, from 0 by row; None without boundary edge
-            sampling.
+        uses: For every halo row, the nonzeros in its column, counted from 0 in the order of their
+            rows; None without boundary edge sampling.
         uses_sent: For every sent row, the receiver's `uses`.
     """
 
@@ -75,10 +76,10 @@ class Block(WithColumns):
         self_loops: Whether normalising added the diagonal nonzeros, which then are no edges.
         halo (int32[num_halo] or None): Vertex of every halo row; None if no random draw needs it.
         numbering: Serial numbers for random draws; None if the boundary is not sampled.
-        edges (int64[num_local_rows] or None): Edges of every row before `boundary.draw`, or on all
-            ranks; None if the block has them all.
-        closed_edges (int64[num_local_rows] or None): Edges on all ranks, plus a missing one to
-            itself.
+        edges (int64[num_local_rows] or None): Number of edges of every row, those included that
+            `boundary.draw` left out or other ranks have; None if the block has all edges.
+        closed_edges (int64[num_local_rows] or None): The same number, plus 1 if the row has no edge
+            to itself.
         scale: Factors by which `boundary.draw` multiplied edges in own and in halo columns.
         factor (float64[nonzeros] or None): A mini-batch's factors of the values; None if all are 1.
         columns: Further data of the nonzeros, by name; with "relation", columns may repeat in a
@@ -196,7 +197,7 @@ class Block(WithColumns):
         return edges if name == "edges" else edges.closed()
 
     def closed(self) -> Block:
-        """Return the block with a diagonal nonzero, 1 if it is added, in every own row."""
+        """Return the block with a diagonal nonzero in every own row; new ones have value 1."""
         loops = np.concatenate([[0], np.cumsum(self._diagonal())])[self.row_ptr]
         places = self.output_places()
         missing = np.flatnonzero((np.diff(loops[: self.num_outputs + 1]) == 0) & (places >= 0))
@@ -247,7 +248,7 @@ class Block(WithColumns):
 def _edges(row_ptr: Any, column: Any, diagonal: Any) -> Any:
     """Return row pointers without the diagonal, and whether each nonzero is kept.
 
-    `diagonal` has the column of every own row's diagonal; later rows have none.
+    `diagonal` has the column of every own row's diagonal; rows after the own rows have none.
     """
     new_ptr = np.zeros(len(row_ptr), dtype=np.int64)
     kept = np.empty(len(column), dtype=np.bool_)

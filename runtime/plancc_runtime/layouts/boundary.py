@@ -11,7 +11,7 @@ normalise the remaining edges again, which changes the expected product.)
 
 No index is sent: draws are functions of seed, epoch, sender, receiver and position in the message
 of the whole block or, in DropEdge, of seed, epoch and the edge's vertices. In boundary edge
-sampling, the sender knows the nonzeros in a row's column, and drops the row with the last of them.
+sampling, the sender knows the nonzeros in a row's column, and sends the row only if one is kept.
 DropEdge sends nearly all halo rows, as in Table 9 of Wan et al.
 """
 
@@ -248,7 +248,7 @@ def _drawn(keys: Any, rate: float) -> Any:
 
 @njit(cache=True, nogil=True)
 def _any_kept(keys: Any, ptr: Any, number: Any, rate: float) -> Any:
-    """Draw whether at least one nonzero in each row's column is kept: bool[rows].
+    """Draw whether at least one nonzero in each halo row's column is kept: bool[rows].
 
     `ptr` and `number` are as in `block.Nonzeros`; `rate` is the probability of keeping a nonzero.
     """

@@ -131,7 +131,8 @@ class Clones:
 def clones_of(block: Block, transport: Transport) -> Clones:
     """Return the clones of a rank, from its block of an edge plan. Collective.
 
-    Owners send 4 bytes per halo row and folded row, and three float64 numbers per leaf.
+    Owners send 4 bytes per halo row and folded row, and three float64 numbers per leaf
+    (clone of another rank's vertex).
     """
     if block.edges is None:
         block = with_whole_rows(block, transport)
@@ -177,8 +178,9 @@ def clones_of(block: Block, transport: Transport) -> Clones:
 def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array, Int64Array]:
     """Return the exchange between roots (owners' rows) and leaves (copies), and this rank's leaves.
 
-    Vertex of every leaf, sorted by owner, then vertex, int32[leaves]; leaf of every halo row, then
-    of every folded row, int64[halo rows + folded rows]. Collective.
+    The leaves are two arrays: the vertex of every leaf, sorted by owner, then vertex,
+    int32[leaves]; and the index of the leaf of every halo row, then of every folded row,
+    int64[halo rows + folded rows]. Collective.
     """
     fold = block.fold
     assert fold is not None
@@ -235,7 +237,8 @@ class CloneGraph(LocalGraph):
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """Return z = P x + s x (see the module) or, if `back`, P^T x + s x, without autograd.
 
-        Forward, delayed partial sums and totals are used. Collective if the constructor got `sums`.
+        If the constructor got `sums`, the forward product is collective: it exchanges partial sums,
+        and uses what arrived in earlier epochs.
         """
         both, itself = self._partial_of(coefficients)
         x, num_own = x.contiguous(), self._clones.num_own
@@ -357,7 +360,7 @@ def _on(resources: Resources, rows: npt.NDArray[np.integer]) -> Tensor:
 
 @dataclass(eq=False)
 class _Turns:
-    """Rows that one bin has received in one layer, and rows that are in flight.
+    """Rows that the vertices of one bin have received in one layer, and rows in flight.
 
     Attributes:
         up, down: Buffers: partial sums to roots (own rows), totals to leaves (copies); or None.
@@ -406,9 +409,9 @@ class DelayedSums:
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:
-        """Receive rows for the bin whose turn it is, and send the rows of P h of its leaves.
+        """Receive rows for the bin whose turn it is, and send the partial sums of its leaves.
 
-        Collective. `partial` has the rows of all leaves of this rank: Tensor[leaves, width].
+        Collective. `partial` has the partial sums of all this rank's leaves: Tensor[leaves, width].
         """
         delay, number = self._delay, self._delay.epoch % self._delay.epochs
         if not self._turns:

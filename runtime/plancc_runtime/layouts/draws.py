@@ -342,8 +342,8 @@ def owners_draw(
 ) -> tuple[bool, str]:
     """Return whether owners draw, and the reason ("" if only one way is possible). Collective.
 
-    `choice` is "auto", "everywhere" or "owners". "auto" takes the shorter predicted time, or owners
-    if the machine lacks memory for the whole graph's pattern on each rank.
+    `choice` is "auto", "everywhere" or "owners". With "auto", owners draw if this is predicted to
+    be faster, or if the machine lacks memory for the whole graph's pattern on each rank.
     """
     if sampler.owners_draw:
         return True, ""

@@ -88,8 +88,8 @@ class EdgeGraph(LocalGraph):
         """
         if self.plan_header.normalization != "none":
             raise InputError(
-                f"the plan has no edge weights: '{self.plan_header.normalization}' normalised its "
-                "values; compile it with normalize 'none'"
+                f"the plan has normalised values ('{self.plan_header.normalization}'), not the "
+                "edge weights; compile it with normalize 'none'"
             )
         return self.edge_values()[self._order_of_edges()]
 

@@ -79,7 +79,7 @@ class Directory:
     def _split_by_home(
         self, values: npt.NDArray[Any], vertices: npt.NDArray[np.integer]
     ) -> list[npt.NDArray[Any]]:
-        """Return for every rank the values of the ascending vertices whose entries it stores."""
+        """Split `values`, one for each of the ascending vertices, by the rank that stores it."""
         bounds = np.arange(1, self._transport.size) * self._range
         return np.split(values, np.searchsorted(vertices, bounds))
 

@@ -219,7 +219,7 @@ class Executor:
         }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
-        """Return a copy with the exchanges `movers`, and with `blocks` in place of equal keys."""
+        """Return a copy with the exchanges `movers`; `blocks` replace those with the same keys."""
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
         return other
@@ -234,7 +234,7 @@ class Executor:
         """Run the steps of the program or, if `back`, of its adjoint. Collective.
 
         `given` has the tensor of every *space* (`plancc.plan.products`), such as "x"; targets are
-        overwritten. Spaces that move piece by piece must be missing. If `given` has halo rows and
+        overwritten. `given` must not have spaces that move piece by piece. If it has halo rows and
         folded rows, nothing is sent, and the call is not collective.
         """
         filled = set(self._filled.values())
@@ -333,7 +333,7 @@ class ProgramGraph(LayerGraph):
         """
 
     def spaces(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """Return the tensor of every space of a product, for `Executor.run`.
+        """Return the tensor of every space (named buffer) of a product, for `Executor.run`.
 
         x is the space "x" and y the space "y"; the method of a layout may return further spaces.
         """

@@ -76,8 +76,8 @@ class Flow:
 
     Parameters:
         source, out (Tensor[own rows, width]): Input and output of the product; contiguous.
-        before: Called with the range of a batch's rows before sending; fills these rows of
-            `source`.
+        before: Function that fills a batch's rows of `source`. It is called with the range of these
+            rows, before they are sent.
 
     Attributes:
         held (Tensor[rows of the group, own columns]): Input columns, valid after `receive_input`.

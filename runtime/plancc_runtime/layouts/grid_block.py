@@ -41,7 +41,7 @@ def held_pieces(share: GridShare) -> list[Piece]:
 def block_of_share(share: GridShare, self_loops: bool) -> Block:
     """Return the block of a rank of a grid that broadcasts whole pieces of H.
 
-    `outputs` has the column of every row's diagonal, or -1 if another rank has that column.
+    `Block.outputs` has the column of every row's diagonal, or -1 if another rank has that column.
     """
     pieces = held_pieces(share)
     rows = np.array([piece.row for piece in pieces], np.int32)

@@ -29,7 +29,7 @@ GROUP_ROWS = 2048  # packing or adding 2048 rows takes about as long as one call
 
 
 class MessageRun(Protocol):
-    """Protocol of objects that belong to consecutive messages; `messages` has their indices."""
+    """Protocol of an object that belongs to the consecutive messages with indices `messages`."""
 
     @property
     def messages(self) -> range: ...
@@ -137,7 +137,7 @@ class RowMover(ABC, Generic[M]):
     ) -> Iterator[tuple[Any, Tensor]]:
         """Yield the pieces of a block in a backward round, each with memory for the piece's rows.
 
-        Collective. The caller's rows are sent when the caller asks for the next piece.
+        Collective. The rows that the caller writes there are sent when it asks for the next piece.
         """
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """The interface of the graph that layers use, in every layout.
 
-A rank holds whole rows or, in 2D and 3D process grids, the columns ``first_column : first_column +
-m`` of its rows.
+A rank holds whole rows or, in 2D and 3D process grids, a range of their columns, which begins at
+`LayerGraph.first_column`.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class LayerGraph(ABC):
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
         """Return all `width` columns of x: Tensor[rows, width]. Collective.
 
-        `copies` ranks get the same rows, and compute the same results from them.
+        If `copies` is above 1, so many ranks get the same rows, and compute the same results.
         """
         return x
 
@@ -180,8 +180,9 @@ class LayerGraph(ABC):
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
         """Return the transfers of every entry of ``program(step)``, by the name of the entry.
 
-        The transfers cover `cycle` epochs forward, with ranks as in `transport`; messages of other
-        ranks may be missing. `step.columns` counts the columns of all ranks.
+        The transfers have the direction of the forward pass, and cover `cycle` epochs. Ranks are
+        numbered as in `transport`; messages of other ranks may be missing. `step.columns` counts
+        the columns of all ranks.
         """
 
     def counts(self, step: LayerStep) -> Counts:

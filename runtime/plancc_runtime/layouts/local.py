@@ -85,8 +85,8 @@ class LocalGraph(ProgramGraph):
     def with_halo(self, halo: Tensor | None = None) -> GraphWithHalo:
         """Return a copy of this graph whose products need not receive halo rows.
 
-        `halo` has the halo rows of every input, which has own rows only; None: inputs have own
-        rows, then halo rows.
+        If `halo` has the halo rows, inputs of the products have own rows only. If it is None,
+        inputs have own rows, then halo rows.
         """
         return GraphWithHalo(self, halo)
 
@@ -266,7 +266,7 @@ class LocalGraph(ProgramGraph):
 
     @cached_property
     def edge_factors(self) -> Tensor | None:
-        """The sampler's factor of every edge's value in sums over neighbours: Tensor[edges].
+        """Factors by which the sampler scales the edges' values in sums: Tensor[edges].
 
         Edges are in the order of ``local_pattern("edges")``. None if all factors are 1.
         """

@@ -55,8 +55,8 @@ class BlockPiece(NamedTuple):
 class TransposedPiece:
     """The transpose of a whole block, laid out by the first product with it.
 
-    Products with features that need no gradient never lay it out. `laid_out`: arguments of
-    `transposed`.
+    Products with features that need no gradient never lay it out. The constructor has the
+    arguments of `transposed`.
     """
 
     messages, source, target = range(0), ALL, ALL
@@ -154,7 +154,7 @@ def blocks_of(block: Block, resources: Resources) -> Blocks:
 def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_matrix]:
     """Return the nonzeros of the local rows ``first:end`` in own columns and in halo columns.
 
-    csr_matrix[rows, own columns] and, transposed, csr_matrix[halo rows, rows].
+    The second matrix is transposed. Shapes: [rows, own columns] and [halo rows, rows].
     """
     row_ptr, (n, num_halo) = block.row_ptr[first : end + 1], (block.num_inputs, block.num_halo)
     place = np.arange(num_halo, dtype=np.int32)
@@ -166,8 +166,8 @@ def _split_columns(block: Block, first: int, end: int) -> tuple[csr_matrix, csr_
 def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any, num: int) -> Any:
     """Split CSR arrays into the columns before `first`, and the transpose of the other columns.
 
-    Each result is (values, columns, row pointers). `place` has the row in the transpose, which has
-    `num` rows, of every column from `first` on.
+    Each result is (values, columns, row pointers). `place` has, for every column from `first` on,
+    its row in the transpose, which has `num` rows.
     """
     before = np.zeros(len(row_ptr), dtype=np.int64)
     ptr = np.zeros(num + 2, dtype=np.int64)

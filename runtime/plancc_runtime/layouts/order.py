@@ -75,7 +75,7 @@ def _handed_over(
 
     Parameters:
         data: Vertex data of this rank's old rows.
-        wanted: For every member of the group, its new rows, numbered over the group.
+        wanted: For every member, its new rows, as indices into the old rows of the whole group.
         had (int64[members, 2]): For every member, the range ``first:last`` of its old rows.
         place: Position of this rank in `members`.
     """

@@ -38,7 +38,10 @@ class Pipelining:
 
     @property
     def granularity(self) -> float:
-        """Granularity (n - b) / 2n; if it is at least 1 / s, no stage of the pipeline is idle."""
+        """Granularity (n - b) / 2n (letters as in the attributes).
+
+        If it is at least 1 / s, no stage of the pipeline is idle.
+        """
         return (self.num_rows - self.bandwidth) / (2 * max(self.num_rows, 1))
 
 

@@ -80,8 +80,8 @@ class TypedBlock:
     def stack(self) -> Block:
         """Return the stack: one block with the matrices of all relations, one below the other.
 
-        Outputs are own rows of each relation's destination type, not a subset of inputs. Nonzeros
-        without relation are dropped. InputError if the plan is an edge plan.
+        Its outputs are, for each relation, the own rows of the destination type. Nonzeros without
+        relation are dropped. InputError if the plan is an edge plan.
         """
         if self.block.fold is not None:
             raise InputError("the plan is an edge plan; layers with vertex types need a row plan")

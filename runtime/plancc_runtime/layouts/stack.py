@@ -26,7 +26,8 @@ from plancc_runtime.layouts.resources import Resources
 class StackGraph(LocalGraph):
     """The graph of the *stack*: the matrices of all relations, one below the other.
 
-    `block`, of a row plan, has the vertices of halo rows, and inputs sorted by type.
+    `block` must come from a row plan, know the vertices of its halo rows, and have its inputs
+    sorted by type.
 
     Attributes:
         inputs_of, outputs_of (dict of str to slice): Own rows by type in a layer's input, and

@@ -313,7 +313,7 @@ class LinearConv(Conv):
     _aggregate: LinearAggregation
 
     def _aggregate_with(self, coefficients: str, width: int | None = None) -> None:
-        """Create the layer's `LinearAggregation`; by default W has d_out columns."""
+        """Create the layer's `LinearAggregation`, whose W has `width` columns (None: d_out)."""
         order, width = self.options.order, width or self.d_out
         self._aggregate = LinearAggregation(order, self.d_in, width, coefficients)
 

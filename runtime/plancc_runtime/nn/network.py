@@ -1,6 +1,6 @@
 """A network of convolutions, with dropout, norms, activations and residuals between them.
 
-Layers apply dropout, convolution, norm, activation, residual; the last only the first two.
+Layers apply dropout, convolution, norm, activation, residual; the last layer, only the first two.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Network(nn.Module):
             graphs: Graph of every layer; outputs of a graph are inputs of the next.
             x (Tensor[inputs of the first graph, d_0]): Features.
             fixed: Result of `fixed` for the first graph and x.
-            kept: Its keys are layers, from 1; receives the outputs of these layers.
+            kept: Dict whose keys are layers, from 1; their outputs are stored as its values.
         """
         dtype = next(self.parameters()).dtype
         last = len(self.convs) - 1
@@ -210,7 +210,8 @@ class Network(nn.Module):
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
         """Return the forward and backward steps of layer k (from 0) and of its residual.
 
-        `fixed`: whether the layer's fixed part is given; `plain`: whether the pass "order" is off.
+        `fixed`: whether what needs no weights is computed before training (pass "constant").
+        `plain`: whether the pass "order" is off.
         """
         conv, after = self.convs[k], list[LayerStep]()
         if k == len(self.convs) - 1:

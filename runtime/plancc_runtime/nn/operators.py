@@ -174,7 +174,8 @@ def _factors(pattern: Pattern, source: Tensor, target: Tensor) -> tuple[Tensor, 
 def _head_matrix(vectors: Tensor) -> Tensor:
     """Return the matrix that maps a row to its scalar products with all vectors of all heads.
 
-    From Tensor[k, heads, d] follows Tensor[heads d, k heads], with columns by vector, then head.
+    `vectors` is Tensor[k, heads, d]. The result, Tensor[heads d, k heads], has the columns of one
+    vector side by side, a column per head.
     """
     k, heads, d = vectors.shape
     number = torch.arange(heads, device=vectors.device)

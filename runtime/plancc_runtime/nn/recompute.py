@@ -66,7 +66,7 @@ def recomputed(
 class _Layer:
     """Layer k of a network (counted from 0), as functions to call before and after its exchange.
 
-    With a residual, every method but `finish` also returns the layer's input rows, at the end.
+    With a residual, the last results of every method but `finish` are the layer's input rows.
     """
 
     def __init__(
@@ -78,7 +78,10 @@ class _Layer:
         self._skips = network.options.residual and self.is_hidden
 
     def across_fixed(self, fixed: Tensor, x: Tensor) -> Rows:
-        """Return the arguments of `after` for all rows of the first layer, from its fixed part."""
+        """Return the arguments of `after` for all rows of the first layer.
+
+        `fixed` is the layer's fixed part, which `Conv.fixed` computed before training.
+        """
         reads = self._network.convs[0].reads_input
         own = (self._graph.targets(x),) if reads or self._skips else ()
         given = (fixed, *own) if reads else (fixed,)
@@ -123,7 +126,7 @@ class _Layer:
 
 
 def apply_all(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
-    """Apply `works` in order to all rows, some at a time; parameters must be the network's."""
+    """Apply `works`, which use only the network's parameters, to all rows, some rows at a time."""
     return _ApplyAll.apply(tuple(works), max(network.dims), len(rows), *rows, *network.parameters())
 
 

@@ -210,9 +210,10 @@ class RelationConv(Conv):
     def _type_outputs(
         self, stack: StackGraph, name: str, own: Tensor | None, moved: list[Tensor], rectified: bool
     ) -> Tensor | None:
-        """Return the output rows of type `name`, or None if they are 0.
+        """Return the output rows of type `name`, or None if all their entries are 0.
 
-        `own` has the rows of this type from `_rows`; `moved` has its results for every relation.
+        `_rows` returns `moved`, which has a tensor for every relation, and the own rows by type;
+        `own` is the own rows of type `name`, if there are any.
         """
 
     def _rows(

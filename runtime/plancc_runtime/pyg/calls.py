@@ -162,7 +162,7 @@ class _Operations(TorchDispatchMode):
 
 
 def _is_pointwise(operation: Any) -> bool:
-    """Whether torch tags an operation, or an overload outside of `SUMS`, as pointwise."""
+    """Whether torch tags an operation or, if it is not in `SUMS`, an overload as pointwise."""
     name = operation.overloadpacket.__name__.rstrip("_")
     if name == "scalar_tensor":  # makes a tensor of a number
         return True

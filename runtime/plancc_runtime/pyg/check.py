@@ -92,7 +92,8 @@ def _entries_of(
 ) -> dict[Entry, _Entries]:
     """Return the rows and edges of the subgraph `small`, by kind. Collective.
 
-    The kinds ("rows", "") and ("edges", "") have all; other kinds have a type or relation each.
+    The kinds ("rows", "") and ("edges", "") have all rows and all edges. Every other kind has the
+    rows of a vertex type, or the edges of a relation.
     `rows` and `edges` say which own rows and edges of `graph` are in the subgraph.
     """
     union = graph.union if isinstance(graph, TypedGraph) else graph
@@ -117,7 +118,7 @@ def _entries_of(
 
 
 def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Choose rows of every rank and their neighbours: bool[num_rows], bool[edges]. Collective."""
+    """Choose nearby rows of all ranks, bool[num_rows], and the edges among them. Collective."""
     column, row = graph.edge_index
     chosen = torch.zeros(graph.num_rows, dtype=torch.bool)
     first = row[column >= graph.num_rows][:1]
@@ -172,7 +173,7 @@ class _Entries(NamedTuple):
     Attributes:
         chosen (bool[...]): Which of this rank's rows or edges are in the subgraph.
         keys: int64[1, n] vertices, or int64[3, n] relations, sources, targets; sorted by target.
-        order (int64[n]): Position of each sorted entry in the list by rank.
+        order (int64[n]): Position of each sorted entry in the joined lists of all ranks.
         mine (int64[...]): Position of each of this rank's entries among the sorted entries.
     """
 
@@ -255,7 +256,7 @@ class _Passes(NamedTuple):
 
     Attributes:
         outputs: Outputs of all layers.
-        gradients: Gradient of every argument, with the kind of its entries, or None.
+        gradients: For every argument, the kind of its entries (None: no kind), and its gradient.
     """
 
     outputs: list[_Output]

@@ -246,7 +246,7 @@ class Distributed(nn.Module):
                 raise InputError(
                     f"rank {rank} has other values in the network's '{name}' than rank 0; set the "
                     "same torch seed on all ranks before making the network, or call "
-                    "`graph.sync_parameters(model)`; pass rows of vertices as an argument"
+                    "`graph.sync_parameters(model)`; rows of vertices must be passed as an argument"
                 )
 
     # Kinds of arguments
@@ -462,7 +462,7 @@ class Distributed(nn.Module):
 
 
 def _fetching(layer: nn.Module, rules: TorchRules, names: str) -> Any:
-    """Return a hook that fetches the halo rows which the layer's messages read at sources.
+    """Return a hook that fetches halo rows: the sources' features that a layer's messages read.
 
     `names` is the attribute of the layer that lists the arguments of its message function.
     """
@@ -505,7 +505,7 @@ def _cloned(state: State) -> State:
 
 
 def _put(state: State) -> None:
-    """Set number-valued attributes, and buffers as new tensors, to the values in `state`."""
+    """Give the modules in `state` back the buffers and number attributes that it holds."""
     for module, buffers, numbers in state:
         module._buffers.update(buffers)
         vars(module).update(numbers)
@@ -559,9 +559,10 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
 
 
 def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """Remove the marks of a layer's arguments; the output gets the first argument's mark.
+    """Remove the marks (`Mark`) of a layer's arguments; the output gets the first argument's mark.
 
-    For layers that handle each row independently, although by functions that mix rows.
+    For layers whose result for a row depends on this row only, although they call functions that
+    mix rows.
     """
     x = next(iter(all_in(inputs, Mark)), None)
     return plain(inputs), given, lambda out: out if x is None else alike(out, x)

@@ -207,14 +207,14 @@ M = TypeVar("M", bound=Mark)
 
 
 def marked(x: Tensor, kind: type[M], **what: Any) -> M:
-    """Return an alias of x, with gradient, that has a mark of class `kind`, attributes `what`."""
+    """Return an alias of x, with gradient and a mark of class `kind` with attributes `what`."""
     found = x.as_subclass(kind)
     vars(found).update(what)
     return found
 
 
 def alike(x: Tensor, mark: M, **what: Any) -> M:
-    """Return an alias of x that is marked as the tensor `mark` is, but for attributes in `what`."""
+    """Return an alias of x that is marked as `mark` is, except for the attributes in `what`."""
     return marked(x, type(mark), **{**vars(mark), **what})
 
 

@@ -38,7 +38,7 @@ class FetchedColumns:
     def fetch(self, tensors: Sequence[Spread], read: frozenset[int]) -> None:
         """Fetch the missing halo rows that the edges of relations `read` need. Collective.
 
-        All tensors have the same `TypeRows`; those with equal dtype and missing rows share
+        All tensors have the same `TypeRows`. Tensors of one dtype that miss the same rows share
         messages.
         """
         new: dict[Any, dict[int, Spread]] = {}

@@ -130,13 +130,14 @@ class OverRanks(TorchFunctionMode):
         order = torch.where(ties, order, least(order))
         ties = ties & (order == bins.most(order))
         if (bins.total(ties) > 1).any():
-            refuse(call, "finds equal extremes, but only the first of them may get the gradient")
+            refuse(call, "gives the gradient to the first of equal extremes in an unknown order")
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:
-        """Return ids of the entries, int64[entries], in the order of a single process, or None.
+        """Return ids of the entries, int64[entries], or None if the entries have no ids.
 
-        The id of a row is its vertex; an edge's id comes from both ends. Other entries have no ids.
+        Ids rise in the order that the entries have in a single process. The id of a row is its
+        vertex; an edge's id comes from both ends.
         """
         of, edges = x.of, self.edges
         if of is not None and is_rows(x):
@@ -163,7 +164,7 @@ class OverRanks(TorchFunctionMode):
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
-        """Return the number of entries of x, on all ranks, along `axes`, which have ``x.axis``."""
+        """Return the number of x's entries on all ranks along `axes`, which include ``x.axis``."""
         size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 

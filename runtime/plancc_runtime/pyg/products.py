@@ -38,8 +38,8 @@ def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
 def times_message(x: Any, y: Any) -> Message | None:
     """Return a message tensor times factors of its edges, or None if the arguments do not fit.
 
-    Factors have as many axes as the message tensor: some first axes of its size, then axes of size
-    1.
+    Factors have as many axes as the message tensor: the leading axes have the same sizes, and all
+    further axes have size 1.
     """
     message, values = (x, y) if isinstance(x, Message) else (y, x)
     if (

@@ -103,7 +103,8 @@ class TorchRules(OverRanks):
     def _call_on_messages(self, call: Call) -> Any:
         """Run a function that has a message tensor (`marks.Message`) as an argument.
 
-        Products with factors, sums at targets, and properties do not need the values.
+        The tensor's values are not needed for products with factors, for sums at targets, and for
+        properties such as sizes and dtype.
         """
         if call.name in calls.SIZES:
             return self._sizes(call, call.args[0])
@@ -143,7 +144,7 @@ class TorchRules(OverRanks):
         return torch.Size(sizes) if dim is None else sizes[dim]
 
     def _copied(self, call: Call, x: Tensor) -> Any:
-        """Return a copy of x that is marked as x is; refuse another dtype for ends of edges."""
+        """Return a copy of x with x's marks; ends of edges that change dtype raise InputError."""
         out = call.run()
         if isinstance(x, EdgeEnds) and out.dtype != x.dtype:
             refuse(call, calls.ENDS)
@@ -225,7 +226,8 @@ class TorchRules(OverRanks):
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
         """Run `stack` or `cat` on tensors that hold ends of edges.
 
-        A list of sources and targets counts as sources: ids of own rows are valid sources too.
+        If one tensor joins sources and targets, the result holds sources, since local ids of own
+        rows are the same in both.
         """
         if not all(isinstance(each, EdgeEnds) for each in parts):
             refuse(call, calls.ENDS)
@@ -303,7 +305,7 @@ class TorchRules(OverRanks):
         if is_end(index, True):
             if not is_rows(x, dim) or x.of != index.of:
                 shape = [*x.shape]
-                refuse(call, f"selects rows of sources, which the tensor {shape} lacks")
+                refuse(call, f"selects rows by sources of edges, but tensor {shape} has none")
             x = self.columns.of(x, index.relations)
         elif along != is_end(index, False) or (along and not (is_rows(x) and x.of == index.of)):
             refuse(call, "selects entries by index")
@@ -483,7 +485,7 @@ class TorchRules(OverRanks):
     def _unique(self, call: Call, x: Spread) -> Tensor:
         asked = [*call.args[2:], *(v for k, v in call.kwargs.items() if k != "sorted")]
         if x.is_floating_point() or any(each not in (False, None) for each in asked):
-            refuse(call, "returns more than distinct values, or has a floating-point argument")
+            refuse(call, "returns more than the distinct values, or gets floating-point numbers")
         lists = self.transport.gather(plain(x).unique().tolist())
         return plain(x).new_tensor(sorted({each for of_rank in lists for each in of_rank}))
 
@@ -520,7 +522,7 @@ def _with_ends(
 ) -> Tensor:
     """Return x marked as vertex numbers of one end, or of both ends, of edges.
 
-    With both ends, an end that refers to own rows has the targets; the other has the sources.
+    With both ends, the second has the sources if `is_source` is true for it; otherwise the first.
     """
     if len(ends) != 1:
         row = int(ends[1].is_source)

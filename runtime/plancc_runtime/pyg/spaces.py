@@ -35,7 +35,7 @@ class TypeRows:
     def halo(
         self, read: frozenset[int], here: frozenset[int] = frozenset()
     ) -> tuple[LocalGraph, Tensor | None]:
-        """Return a graph that exchanges halo rows of this type, and their columns, None for all."""
+        """Return what `TypedGraph.halo_of` returns; without types, the whole graph and None."""
         if isinstance(self.graph, TypedGraph):
             return self.graph.halo_of(self.name, read, here)
         return self.graph, None

@@ -34,7 +34,7 @@ def task_of(header: Header, options: TrainOptions) -> LearningTask:
 
 
 def learns_links(header: Header, options: TrainOptions) -> bool:
-    """Whether the task is link prediction; raise InputError without links. Not collective."""
+    """Whether the task is link prediction; InputError if options do not fit. Not collective."""
     links = options.task == "links" or (options.task == "auto" and header.links is not None)
     if links and header.links is None:
         raise InputError(

@@ -28,13 +28,13 @@ from plancc_runtime.transport.row_numbers import Rounds, send_numbers, sending_l
 class LinkBatch(Seeds):
     """This rank's share of a mini-batch for link prediction.
 
-    `rows` has the own rows that are ends of links and negatives, on any rank. In the mean loss, a
+    `rows` has the own rows that are ends of a link or a negative of any rank. In the mean loss, a
     negative counts as much as a link.
 
     Attributes:
         ends: Links, then negatives, of own sources, as positions in `rows` and received targets.
         num_links: Number of links in `ends`.
-        apart (int64[2, k] or None): Row and column's vertex of each nonzero that blocks leave out.
+        apart (int64[2, k] or None): Nonzeros that blocks leave out: row, and vertex of the column.
     """
 
     ends: Ends

@@ -50,7 +50,7 @@ class LinkPairs(LearningTask):
     def load(self, part: Part, resources: Resources, plan: str) -> LocalData:
         """Return this rank's training data. Collective.
 
-        All rows are in split "train", with unused labels 0. Sizes of splits are numbers of links.
+        All rows are in split "train"; labels are unused. Sizes of splits are numbers of links.
         """
         links, options, device = part.links, self.options, resources.device
         transport, per_link = resources.transport, 1 + options.negatives

@@ -131,7 +131,7 @@ class TypedVertices(LearningTask):
     def _choose(self, labelled: list[str], plan: str) -> None:
         """Set `target` to the type that the user chose, or else to the only type with labels.
 
-        Raise InputError without such a type, or if labels exist, but not for the chosen type.
+        Raise InputError if there is no such type, or if labels exist, but not for the chosen type.
         """
         types, target = self.types, self.options.target
         self.target = labelled[0] if target is None and len(labelled) == 1 else target

@@ -175,7 +175,7 @@ class Group(ABC):
         """Begin to send ``sends[k]`` to member k, and to receive its buffer in ``receives[k]``."""
         out, back = self._checked(sends, self.size), self._checked(receives, self.size)
         if len(out[self.rank]) != len(back[self.rank]):
-            raise ValueError("what a member sends to itself and what it receives differ in size")
+            raise ValueError("what a member sends to itself and gets from itself differ in size")
         back[self.rank][...] = out[self.rank]
         others = self._others()
         counted = self._counted([(k, out[k]) for k in others], [(k, back[k]) for k in others])

@@ -38,9 +38,9 @@ def run_ranks(
 ) -> list[T]:
     """Call ``work(transport)`` in one thread for each rank; return the results in rank order.
 
-    torch keeps settings such as `torch.no_grad` for each thread, so make them inside `work`. A
-    PlanccError of one rank begins with the rank's number. After another exception, a rank may still
-    be computing: end the process.
+    torch keeps settings such as `torch.no_grad` for each thread, so set them inside `work`. The
+    message of a rank's PlanccError begins with the rank's number. After any other exception, a rank
+    may still be computing: end the process.
     """
     group = Threads(num_ranks)
     return run_threads(group, lambda rank: LocalTransport(group, rank, timeout), work)

@@ -2,9 +2,9 @@
 
 Constructing `MpiTransport` starts MPI; importing this module does not.
 
-Groups use MPI's collectives only for broadcasts and reductions. As messages, separate pieces of
-memory need no packing, and a reduce-scatter sends each piece only to its owner, where Open MPI
-would first reduce all pieces on one rank.
+Groups use MPI's collectives only for broadcasts and reductions, and messages for all else. So
+separate pieces of memory need no packing, and a reduce-scatter sends each piece only to its owner,
+where Open MPI would first reduce all pieces on one rank.
 """
 
 from __future__ import annotations

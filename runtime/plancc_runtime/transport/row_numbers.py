@@ -129,9 +129,9 @@ class RowLists:
 
 
 class RowBits:
-    """Sends a subset of an exchange's rows as bits; may be used repeatedly.
+    """Tells receivers, by bits, which of an exchange's rows will be sent; may be used repeatedly.
 
-    A word of 32 bits, one for each row, is sent only if a bit is set. Summary words, which are
+    A word has the bits of 32 rows, and is sent only if a bit is set. Summary words, which are
     always sent, have one bit for each word: whether it is sent.
     """
 
@@ -149,7 +149,8 @@ class RowBits:
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
         """Send which rows this rank will send; return which rows it will receive. Collective.
 
-        Rows are ascending positions among all rows that this rank sends, or receives.
+        Rows that it sends are ascending positions among all rows of `exchange.send`; rows that it
+        receives, among those of `exchange.receive`.
         """
         if self._transport.size == 1:
             return rows

@@ -205,9 +205,9 @@ class TorchTransport(Transport):
 
     @contextmanager
     def queued(self) -> Iterator[Callable[[], None]]:
-        """Queue work of the statements in a separate stream, after all work queued before.
+        """Queue the work of a ``with`` block in a separate stream, after all work queued before.
 
-        Yields a function: work that is queued after its call waits for the statements' work.
+        Yields a function: work that is queued after its call waits for the block's work.
         """
         if self._stream is None:
             self._stream = torch.cuda.Stream()
@@ -225,7 +225,7 @@ class TorchTransport(Transport):
 
 
 class _HostChannel(Channel):
-    """A channel over gloo; the rank waits for its receives in the order of the buffers."""
+    """A channel over gloo; the rank waits for messages in the order of `receives`."""
 
     def __init__(self, transport: TorchTransport, sends: Addressed, receives: Addressed) -> None:
         self._transport = transport
@@ -449,7 +449,10 @@ def _tensors(buffers: Addressed) -> Addressed:
 
 
 def _later(timeout: float | None) -> float | None:
-    """Return a longer timeout, for torch.distributed: the watchdog, which says more, ends first."""
+    """Return a longer timeout for torch.distributed, so that plancc's watchdog ends the run first.
+
+    The watchdog's message says more.
+    """
     return timeout + 10 * GRACE if timeout else None
 
 

@@ -30,7 +30,7 @@ def _stop_all() -> None:
 
 
 class Waiter(Protocol):
-    """What a watchdog reads from a rank's transport, or from a substitute before it is made."""
+    """What a watchdog reads from a transport or, while none exists yet, from a substitute."""
 
     rank: int
     timeout: float
