@@ -170,9 +170,8 @@ class MiniBatches(FullBatch):
         self._fetching: UnderWay | None = None  # the batch before `_drawing`
         self._thread: ThreadPoolExecutor | None = None
         self._threads = torch.get_num_threads()  # torch's threads in a step
-        self._second = openmp.SecondThread()  # the same thread, which helps steps
-        self._drawn: dict[int, Future[BatchShare]] = {}  # what the thread draws or has drawn
-        self._following: Callable[[], None] = int  # submits the next draw to the thread
+        self._drawn: dict[int, Future[BatchShare]] = {}  # what the thread draws, or has drawn
+        self._draw_next: Callable[[], object] = int  # lets the thread draw the next mini-batch
         self._ahead = resources.overlap and self._transport.size > 1
         # Seconds of steps whose batches were made between steps, and beside steps.
         self._tried: tuple[list[float], list[float]] | None = None
@@ -350,12 +349,7 @@ class MiniBatches(FullBatch):
         Collective.
         """
         if self._thread is not None:
-            self._drawn = {k: v for k, v in self._drawn.items() if k >= number}
-            for later in (number, number + 1):
-                self._submit(later, features)
-            self._following = partial(self._submit, number + 2, features)
-            with self._clock("draw"):
-                return self._drawn.pop(number).result()
+            return self._share_of_thread(self._thread, number, features)
         fetching, self._fetching = self._fetch(number, features), None
         share = replace(fetching.end(), words_fetched=fetching.words)
         if self._ahead:  # the messages of a batch must be sent in the epoch of the batch
@@ -374,7 +368,7 @@ class MiniBatches(FullBatch):
         """Call ``entered(stage)``, then run a round of messages for later batches. Collective."""
         entered(stage)
         if stage == f"layer {self._options.layers} forward":
-            self._following()
+            self._draw_next()
         if self._fetching is not None:
             self._fetching.go_on()
         if self._drawing is not None:
@@ -402,22 +396,25 @@ class MiniBatches(FullBatch):
             drawing = UnderWay(number, rounds, self._transport.traffic, timed)
         return drawing
 
-    def _submit(self, number: int, features: Tensor) -> None:
-        """Let the thread draw mini-batch `number`, unless it is submitted or not of this run."""
-        if number not in self._drawn and number < self.steps_per_epoch * self._options.epochs:
-            assert self._thread is not None
-            self._second.is_idle = False
-            rounds = self._made(number, features)
-            self._drawn[number] = self._thread.submit(self._draw_and_help, rounds)
+    def _share_of_thread(
+        self, thread: ThreadPoolExecutor, number: int, features: Tensor
+    ) -> BatchShare:
+        """Return mini-batch `number`, which the thread has drawn during an earlier step.
 
-    def _draw_and_help(self, rounds: Rounds[BatchShare]) -> BatchShare:
-        """Draw a mini-batch in the thread; then help with the compiled call that runs now."""
-        self._second.is_idle = False
-        try:
-            return finished(rounds)
-        finally:
-            self._second.is_idle = True
-            self._second.help()
+        The thread draws one mini-batch per step. The draw begins with the last layer, not with the
+        step: the many small operations of loss and backward pass leave its core idle, while the
+        products of the first layers use this core as well.
+        """
+
+        def draw(later: int) -> None:
+            if later not in self._drawn and later < self.steps_per_epoch * self._options.epochs:
+                self._drawn[later] = thread.submit(finished, self._made(later, features))
+
+        draw(number)
+        draw(number + 1)
+        self._draw_next = partial(draw, number + 2)
+        with self._clock("draw"):
+            return self._drawn.pop(number).result()
 
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
         """Draw mini-batch `number`, and make the graph of each of its blocks.
@@ -455,8 +452,7 @@ class MiniBatches(FullBatch):
         counts = np.zeros((self.steps_per_epoch, len(fields) + 1), np.int64)
         before = torch.get_num_threads()
         torch.set_num_threads(self._threads)
-        if self._thread is not None:
-            openmp.of_step.second = self._second
+        openmp.spare.is_free = lambda: all(each.done() for each in self._drawn.values())
         try:
             for k in range(self.steps_per_epoch):
                 begin, of_run = perf_counter(), number * self.steps_per_epoch + k
@@ -466,7 +462,7 @@ class MiniBatches(FullBatch):
                     self._try(self._tried, of_run, perf_counter() - begin)
         finally:
             torch.set_num_threads(before)
-            openmp.of_step.second = None
+            del openmp.spare.is_free
         self._transport.allreduce_sum(counts)
         targets = sum(step.targets for step in steps)
         mean = sum(step.loss * step.targets for step in steps) / max(targets, 1)

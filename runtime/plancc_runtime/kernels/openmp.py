@@ -15,67 +15,28 @@ from typing import Any
 
 import torch
 
-class SecondThread:
-    """A Python thread on a core of its own, which helps a training step while it has no own work.
-
-    Compiled functions may use its core, because their bits do not depend on the number of threads.
-    torch does not use it, because the bits of torch's products may.
-
-    Attributes:
-        is_idle (bool): Whether the thread has no own work now.
-        call (tuple or None): Compiled function that the step runs now, and its argument.
-    """
-
-    def __init__(self) -> None:
-        self.is_idle, self.call = True, None
-        self._helps = threading.Lock()
-
-    def help(self) -> None:
-        """Join the call that the step runs now, if there is one; the second thread does this."""
-        with self._helps:  # before `call` is read: `end_call` then waits for this thread
-            if self.call is not None:
-                function, argument = self.call
-                _CALL(function.address)(argument)
-
-    def end_call(self) -> None:
-        """Forget the call, which has returned, and wait until the second thread has left it."""
-        self.call = None
-        with self._helps:
-            pass
-
-
-of_step = threading.local()
-"""`second`: the `SecondThread` that helps the steps of this thread; not set if there is none."""
+spare = threading.local()
+"""`is_free`: function that returns whether a core beside the cores of torch's threads is idle now;
+not set if there is no such core. Compiled functions may use this core, because their bits do not
+depend on the number of threads. torch does not use it, because the bits of torch's products may."""
 
 
 def num_threads() -> int:
-    """Return the number of threads for a compiled function: torch's, and an idle `SecondThread`."""
-    second = getattr(of_step, "second", None)
-    return torch.get_num_threads() + (second is not None and second.is_idle)
+    """Return the number of torch's threads, plus 1 if a core beside them is idle (`spare`)."""
+    return torch.get_num_threads() + bool(getattr(spare, "is_free", bool)())
 
 
 def run(function: Any, argument: int, threads: int) -> None:
     """Call `function(argument)` on `threads` threads at once, and return when all have returned.
 
-    Several Python threads may do this at the same time; each gets separate threads. A
-    `SecondThread` that becomes idle meanwhile joins the call.
-
-    Parameters:
-        function (numba cfunc, void(pointer)): Divides the work itself, on any number of threads,
-            which may begin late. Runs without the GIL, so it must not touch Python objects.
-        argument: Address that is passed to `function`; it must be valid until `run` returns.
-        threads: Number of threads, at least 1. One thread is used if torch has no OpenMP.
+    `function` (numba cfunc, void(pointer)) divides the work itself, for any number of threads, and
+    runs without the GIL, so it must not touch Python objects. Without OpenMP, one thread is used.
     """
     parallel = _parallel() if threads > 1 else None
-    second = getattr(of_step, "second", None)
-    if second is not None and not second.is_idle:
-        second.call = function, argument
     if parallel is None:
         _CALL(function.address)(argument)
     else:
         parallel(function.address, argument, threads, 0)
-    if second is not None:
-        second.end_call()
 
 
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # releases the GIL during the call
