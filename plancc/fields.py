@@ -273,7 +273,7 @@ KINDS = {
 MAPPING = instance("a mapping of names to values is needed", Mapping)
 NAMES = ValueKind("several names are needed, as a tuple or list", _several(TEXT.check))
 OTHERS = {
-    "Path": instance("a path is needed", str, PathLike),
+    "StrPath": instance("a path is needed", str, PathLike),
     "Mapping[str, Any]": MAPPING,
     "Mapping[str, str]": MAPPING,
     "Sequence[int]": KINDS["tuple[int, ...]"],

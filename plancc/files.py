@@ -31,6 +31,8 @@ from plancc.errors import InputError, OutputError, output_error
 from plancc.processes import note_written, unfinished
 from plancc.text import printable
 
+StrPath = str | os.PathLike[str]
+"""Path of a file or of a folder."""
 PARSING = threading.RLock()
 """Lock that a thread holds while Python parses a header of .npy, or a model's file. The parser of
 CPython 3.11 counts its depth for all threads together; if two threads parse, SystemError is raised.
@@ -48,7 +50,7 @@ _KINDS = (
 )
 
 
-def check_input(path: str | os.PathLike[str]) -> None:
+def check_input(path: StrPath) -> None:
     """Raise InputError unless a path is a regular file, or a link to a regular file.
 
     The file is not opened: opening a named pipe would block, and a device may have no end.
@@ -58,7 +60,7 @@ def check_input(path: str | os.PathLike[str]) -> None:
         _check_mode(name, os.stat(name).st_mode)
 
 
-def open_file(path: str | os.PathLike[str]) -> BufferedReader:
+def open_file(path: StrPath) -> BufferedReader:
     """Open a regular file for reading bytes; raise InputError if this is not possible."""
     name = os.fspath(path)
     check_input(name)
@@ -94,7 +96,7 @@ def _check_mode(name: str, mode: int) -> None:
     raise InputError(f"{name}: is not a regular file but {kind}")
 
 
-def sha256_of(path: str | os.PathLike[str]) -> str:
+def sha256_of(path: StrPath) -> str:
     """Return the SHA-256 of a file's bytes as 64 hexadecimal digits; reads 4 MiB at a time."""
     digest = hashlib.sha256()
     buffer = bytearray(1 << 22)
@@ -105,7 +107,7 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
     return digest.hexdigest()
 
 
-def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_toml(path: StrPath) -> dict[str, Any]:
     """Return the values of a TOML file; raise InputError if it is not TOML or exceeds 1 MiB."""
     name = os.fspath(path)
     with open_file(path) as stream, _input_errors(name):
@@ -129,7 +131,7 @@ def _text_of(content: bytes) -> str:
         raise ValueError("the file is not text") from None
 
 
-def check_target(path: str | os.PathLike[str]) -> None:
+def check_target(path: StrPath) -> None:
     """Raise OutputError if a path cannot be written; call this before computing the content."""
     path, target = os.fspath(path), os.path.realpath(path)
     folder = os.path.dirname(target)
@@ -187,9 +189,7 @@ def _lives(process: int) -> bool:
     return True
 
 
-def remove_leftovers(
-    path: str | os.PathLike[str], *, is_folder: bool = False, alone: bool = False
-) -> None:
+def remove_leftovers(path: StrPath, *, is_folder: bool = False, alone: bool = False) -> None:
     """Remove temporary files (or folders) of processes that were killed while they wrote `path`.
 
     Errors are ignored. Files that processes of other machines wrote are removed only if `alone`
@@ -229,7 +229,7 @@ class FolderLock:
         before: Without locks, the process on another machine that the file named; or "".
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: StrPath) -> None:
         self._path, self._handle = os.path.join(folder, ".lock"), -1
         self.holds, self.before = False, ""
         for _ in range(100):
@@ -298,9 +298,7 @@ class FolderLock:
 
 
 @contextlib.contextmanager
-def atomic_write(
-    path: str | os.PathLike[str], former: Sequence[str | os.PathLike[str]] = ()
-) -> Iterator[Path]:
+def atomic_write(path: StrPath, former: Sequence[StrPath] = ()) -> Iterator[Path]:
     """Write a file under a temporary name in the same folder; rename it when it is complete.
 
     The context gets an empty file with the same last suffix, which is removed if the context
@@ -350,7 +348,7 @@ def _temporary(shown: str, target: str, is_folder: bool) -> Iterator[str]:
         _sync(os.path.dirname(target), os.O_RDONLY)
 
 
-def _keep(path: str, name: str | os.PathLike[str]) -> None:
+def _keep(path: str, name: StrPath) -> None:
     """Give a file, if it exists, the second name `name`; replace any file that has this name."""
     extra = temporary_name(path)
     with unfinished(extra):
@@ -367,7 +365,7 @@ def _keep(path: str, name: str | os.PathLike[str]) -> None:
 
 
 @contextlib.contextmanager
-def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_folder(path: StrPath) -> Iterator[Path]:
     """Write a new or empty folder under a temporary name, and rename it when it is complete.
 
     The context gets an empty folder beside `path`, which is removed if the context raises.
@@ -395,7 +393,7 @@ def scratch_folder() -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def check_folder_target(path: str | os.PathLike[str]) -> str:
+def check_folder_target(path: StrPath) -> str:
     """Return the absolute path of a folder, new or empty; raise OutputError for others."""
     shown = os.fspath(path)
     target = os.path.realpath(shown)

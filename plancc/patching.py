@@ -20,7 +20,7 @@ from plancc.clock import wall_seconds
 from plancc.cost.owners import random_traffic
 from plancc.errors import InputError, PlanccWarning, warn
 from plancc.fields import taking
-from plancc.files import atomic_write
+from plancc.files import StrPath, atomic_write
 from plancc.graph.changes import EdgeChanges, changed, changed_relations
 from plancc.graph.convert import as_source, own_data
 from plancc.graph.csr import reading_like
@@ -56,7 +56,7 @@ NO_PART = -1
 
 @taking(PatchOptions)
 def patch(
-    plan: Plan | str | os.PathLike[str],
+    plan: Plan | StrPath,
     graph: Any = None,
     *,
     add: Any = None,
@@ -389,7 +389,7 @@ def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
     return np.column_stack([*of_type, ids, *parts[:, moved]])
 
 
-def write_moves(moves: npt.NDArray[Any], path: str | os.PathLike[str]) -> None:
+def write_moves(moves: npt.NDArray[Any], path: StrPath) -> None:
     """Write the result of `moves_of` as CSV: row, from, to; "type" first for plans with types."""
     header = ["type"] * (moves.shape[1] > 3) + ["row", "from", "to"]
     with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8") as stream:

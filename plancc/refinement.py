@@ -18,6 +18,7 @@ import numpy.typing as npt
 from plancc.clock import wall_seconds
 from plancc.errors import InputError, warn
 from plancc.fields import options_of, taking
+from plancc.files import StrPath
 from plancc.graph.graph import Graph
 from plancc.graph.owners import Owners
 from plancc.graph.union import without_relations
@@ -60,10 +61,10 @@ expected volume."""
 
 @taking(RefineOptions)
 def refine(
-    plan: Plan | str | os.PathLike[str],
+    plan: Plan | StrPath,
     objective: str = "volume",
     *,
-    part: str | os.PathLike[str] | npt.ArrayLike | None = None,
+    part: StrPath | npt.ArrayLike | None = None,
     command: str = "",
     observer: Observer = nullcontext,
     report: Report | None = None,
@@ -167,9 +168,7 @@ def _better(revision: Revision, asked: RefineOptions, record: Record) -> Owners:
     return better
 
 
-def _loaded(
-    plan: Plan | str | os.PathLike[str], part: str | os.PathLike[str] | npt.ArrayLike | None
-) -> Plan:
+def _loaded(plan: Plan | StrPath, part: StrPath | npt.ArrayLike | None) -> Plan:
     """Return the plan to refine, with the owners `part` if they are given."""
     plan = plan if isinstance(plan, Plan) else load(plan)
     if part is not None:
@@ -182,7 +181,7 @@ def _loaded(
     return plan
 
 
-def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
+def with_part(plan: Plan, part: StrPath | npt.ArrayLike) -> Plan:
     """Return a plan with the same matrix and vertex data, and with other owners.
 
     In the provenance, "model" (in a grid plan "blocks") becomes "file". Parts keep the vector's

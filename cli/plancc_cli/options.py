@@ -67,7 +67,7 @@ def option_of(
     If fields of the same name (`others`) have other types, the value is a string (see `of_class`).
     """
     kind = kind_of(field) if len({kind_of(each) for each in (field, *others)}) == 1 else "str"
-    types = {"int": int, "float": float, "Path": click.Path()}
+    types = {"int": int, "float": float, "StrPath": click.Path()}
     words = help_of(field)
     if who:
         words = f"For {who}: {words[0].lower()}{words[1:]}"

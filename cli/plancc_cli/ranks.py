@@ -106,9 +106,8 @@ class RankJob:
 
     def say(self, sentence: str, is_error: bool = True, error: BaseException | None = None) -> None:
         """Print a sentence on stderr, after "error: " if `is_error`, and then the error's notes."""
-        said = [
-            f"{self.program}: {'error: ' * is_error}{message(in_flags(sentence, self.command))}"
-        ]
+        text = message(in_flags(sentence, self.command))
+        said = [f"{self.program}: {'error: ' * is_error}{text}"]
         if isinstance(error, PlanccError):
             notes = "\n".join(getattr(error, "__notes__", ()))
             said += map(printable, notes.splitlines())

@@ -11,7 +11,6 @@ import os
 import platform
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from plancc.distributed.share import Share, read_share
 from plancc.distributed.writing import write_plan
 from plancc.errors import InputError, warn
 from plancc.fields import divided, options_of, taking
+from plancc.files import StrPath
 from plancc.graph.convert import data_beside
 from plancc.graph.csr import MappedGraph, graph_files
 from plancc.graph.formats import ReadOptions, find_format, source_of
@@ -116,8 +116,8 @@ class Compiled:
 @taking(SearchOptions, PlanOptions, rest="model_options")
 def compile_folder(
     transport: Collectives,
-    folder: str | PathLike[str],
-    output: str | PathLike[str],
+    folder: StrPath,
+    output: StrPath,
     model: str = DEFAULT_MODEL,
     num_parts: int = 2,
     *,
@@ -225,7 +225,7 @@ class PreparedFolder:
 
 
 def _read(
-    ranks: Ranks, folder: str | PathLike[str], asked: dict[str, Any], options: dict[str, Any]
+    ranks: Ranks, folder: StrPath, asked: dict[str, Any], options: dict[str, Any]
 ) -> PreparedFolder:
     """Read and check the graph's files, its vertex data and the request. Collective.
 
@@ -363,7 +363,7 @@ def _same_source(ranks: Ranks, folder: str) -> str:
     return read[0]
 
 
-def _opened(folder: str | PathLike[str], format: str | None) -> tuple[MappedGraph, Source]:
+def _opened(folder: StrPath, format: str | None) -> tuple[MappedGraph, Source]:
     """Open the files of the graph. Return the files, and the graph's source."""
     path = os.fspath(folder)
     if not os.path.exists(path):

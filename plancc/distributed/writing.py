@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from plancc.distributed.ranks import Ranks
 from plancc.errors import output_error
-from plancc.files import atomic_write
+from plancc.files import StrPath, atomic_write
 from plancc.plan.digests import bytes_of, leaves_of, points_of, root_of
 from plancc.plan.exchange import Int64Array
 from plancc.plan.format import dataset_of, header_attributes
@@ -44,7 +43,7 @@ class RowBlock(NamedTuple):
 
 def write_plan(
     ranks: Ranks,
-    output: str | PathLike[str],
+    output: StrPath,
     header: Header,
     parts: Plan,
     attributes: Mapping[str, Mapping[str, Any]],
@@ -129,7 +128,7 @@ def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
             os.close(file)
 
 
-def _fill(ranks: Ranks, output: str | PathLike[str], file: int, blocks: list[RowBlock]) -> None:
+def _fill(ranks: Ranks, output: StrPath, file: int, blocks: list[RowBlock]) -> None:
     """Write the blocks of all ranks. Collective.
 
     Rank 0 writes for the ranks that cannot reach the file.
@@ -156,7 +155,7 @@ def _write_at(file: int, place: int, content: memoryview) -> None:
 
 
 @contextmanager
-def _output_errors(path: str | PathLike[str]) -> Iterator[None]:
+def _output_errors(path: StrPath) -> Iterator[None]:
     """Turn errors of the operating system into OutputErrors that name the plan file."""
     try:
         yield

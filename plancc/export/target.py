@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from os import PathLike, fspath
+from os import fspath
 from pathlib import Path
 from typing import Any
 
 from plancc.errors import BackendUnavailable, InputError, warn
-from plancc.files import atomic_folder, check_folder_target
+from plancc.files import StrPath, atomic_folder, check_folder_target
 from plancc.graph.columns import COLUMNS
 from plancc.plan.plan import Plan
 from plancc.registry import Registry
@@ -54,7 +54,7 @@ class Export:
     doubles: bool = False
 
 
-def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
+def export(plan: Plan, target: str, folder: StrPath) -> None:
     """Write a plan with whole rows, and a file ``plan.json`` about it, into a new or empty folder.
 
     An edge plan is refused. The parts of a grid plan are its blocks of rows. After an error nothing
@@ -87,7 +87,7 @@ def export(plan: Plan, target: str, folder: str | PathLike[str]) -> None:
         warn(words)
 
 
-def write_json(path: str | PathLike[str], content: object) -> None:
+def write_json(path: StrPath, content: object) -> None:
     """Write `content` as JSON, indented by two spaces."""
     Path(fspath(path)).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 
-StrPath = str | os.PathLike[str]
 VERTICES = 1 << 20
 """Number of vertices that a source of any size may have."""
 VERTICES_PER_BYTE = 8

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.graph.canonical import (
     as_values,
     detect_direction,
@@ -42,7 +43,7 @@ from plancc.graph.listed_edges import list_edges
 from plancc.graph.named_ids import are_names
 from plancc.graph.npz import check_integers, map_array
 from plancc.graph.rowids import GRAPH_IDS
-from plancc.graph.textfile import StrPath, input_errors
+from plancc.graph.textfile import input_errors
 from plancc.graph.types import Types
 from plancc.graph.union import without_relations
 from plancc.graph.vertexdata import VertexData

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from plancc.errors import InputError, warn
+from plancc.files import StrPath
 from plancc.graph import kernels
 from plancc.graph.arrays import FloatArray, Int64Array, IntArray
 from plancc.graph.canonical import build_graph, detect_direction
@@ -37,7 +38,6 @@ from plancc.graph.ids import ID_OPTIONS, USUAL, PiecewiseEdges, check_ids, edge_
 from plancc.graph.metis import is_metis
 from plancc.graph.named_ids import Names, is_name, read_names, warn_of_empty, whole_names
 from plancc.graph.textfile import (
-    StrPath,
     check_encoding,
     check_readable,
     data_lines,

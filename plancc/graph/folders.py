@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plancc.errors import InputError
-from plancc.files import atomic_folder
+from plancc.files import StrPath, atomic_folder
 from plancc.graph.bounds import VERTICES_PER_BYTE, bounded
 from plancc.graph.convert import data_beside
 from plancc.graph.csr import write_csr, write_data
@@ -27,7 +27,7 @@ from plancc.graph.formats import (
     source_of,
 )
 from plancc.graph.graph import Graph
-from plancc.graph.textfile import StrPath, is_gzip
+from plancc.graph.textfile import is_gzip
 from plancc.memory import available_memory
 
 TEXT, GZIP = 8, 40

@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from plancc.errors import BackendError, BackendUnavailable, InputError
 from plancc.fields import option, options_of, taking
-from plancc.files import sha256_of
+from plancc.files import StrPath, sha256_of
 from plancc.graph.bounds import VERTICES_PER_BYTE, bounded
 from plancc.graph.graph import Graph, Source, check_one_type
 from plancc.graph.signatures import check_kind
-from plancc.graph.textfile import StrPath, check_readable, input_errors
+from plancc.graph.textfile import check_readable, input_errors
 from plancc.registry import Registry, check_choice, place_of
 from plancc.text import shown
 

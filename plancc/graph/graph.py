@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.graph.arrays import Array, Int64Array, IntArray, Mask
 from plancc.graph.bounds import check_vertices
 from plancc.graph.columns import WithColumns
@@ -55,9 +56,7 @@ class Source:
         return replace(self, counts=", ".join(filter(None, (self.counts, told))))
 
     @classmethod
-    def of_file(
-        cls, path: str | os.PathLike[str], format: str, weights: str = "", columns: str = ""
-    ) -> Source:
+    def of_file(cls, path: StrPath, format: str, weights: str = "", columns: str = "") -> Source:
         """Return the source of a file; `plancc.graph.formats.read_graph` adds the hash."""
         name = os.path.basename(os.fspath(path))
         return cls(name, format=format, weights=weights, columns=columns)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, warn
+from plancc.files import StrPath
 from plancc.graph.arrays import Array, FloatArray, Int64Array, Mask
 from plancc.graph.canonical import build_graph
 from plancc.graph.formats import FORMATS
@@ -33,7 +34,7 @@ from plancc.graph.listed_edges import (
 from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.npz import Archive, map_array
 from plancc.graph.rowids import warn_of_numbers
-from plancc.graph.textfile import StrPath, show
+from plancc.graph.textfile import show
 from plancc.graph.vertexdata import as_array
 from plancc.graph.vertextables import has_names, read_numbers
 from plancc.text import shown

@@ -16,13 +16,14 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 from plancc.errors import InputError, warn
+from plancc.files import StrPath
 from plancc.graph.arrays import Int64Array
 from plancc.graph.canonical import build_graph, is_symmetric
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices, first_true
 from plancc.graph.kernels import format_lines
 from plancc.graph.listed_edges import ListedEdges, nonzeros_of_edges
-from plancc.graph.textfile import Integers, StrPath, fail, fail_first, read_bytes, read_integers
+from plancc.graph.textfile import Integers, fail, fail_first, read_bytes, read_integers
 
 MOST_BYTES = 80
 """Largest number of bytes, for every vertex and edge, of a text that `is_metis` recognises."""

@@ -19,12 +19,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from plancc.errors import InputError, warn
+from plancc.files import StrPath
 from plancc.graph import kernels
 from plancc.graph.canonical import all_finite, build_graph, is_symmetric, to_scipy
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices
 from plancc.graph.textfile import (
-    StrPath,
     check_encoding,
     check_readable,
     data_lines,

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, warn
+from plancc.files import StrPath
 from plancc.graph import kernels
-from plancc.graph.textfile import StrPath, fail, is_number
+from plancc.graph.textfile import fail, is_number
 from plancc.memory import check_memory
 
 Names = npt.NDArray[np.bytes_]

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.files import PARSING, open_file
+from plancc.files import PARSING, StrPath, open_file
 from plancc.graph.bounds import check_unpacked
 from plancc.graph.canonical import (
     as_values,
@@ -31,7 +31,7 @@ from plancc.graph.canonical import (
 )
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices, check_range
-from plancc.graph.textfile import StrPath, check_readable
+from plancc.graph.textfile import check_readable
 from plancc.graph.union import rectangular
 from plancc.text import shown
 

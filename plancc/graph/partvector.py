@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.files import atomic_write
+from plancc.files import StrPath, atomic_write
 from plancc.graph.formats import FORMATS
 from plancc.graph.graph import first_true
 from plancc.graph.kernels import format_lines
-from plancc.graph.textfile import StrPath, fail, fail_first, read_bytes, read_integers
+from plancc.graph.textfile import fail, fail_first, read_bytes, read_integers
 
 
 def read_part_vector(

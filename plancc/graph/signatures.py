@@ -8,7 +8,8 @@ import re
 from typing import NamedTuple
 
 from plancc.errors import InputError
-from plancc.graph.textfile import StrPath, input_errors, open_input
+from plancc.files import StrPath
+from plancc.graph.textfile import input_errors, open_input
 
 LOOKED_AT = 4096
 """Number of bytes, from the beginning of a file, that are compared with patterns."""

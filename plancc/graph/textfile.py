@@ -20,12 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.files import open_file
+from plancc.files import StrPath, open_file
 from plancc.graph import kernels
 from plancc.graph.bounds import check_unpacked, largest
 from plancc.text import shown
 
-StrPath = str | os.PathLike[str]
 Number = TypeVar("Number", int, float)
 _POINTER = b"version https://git-lfs."
 
@@ -71,10 +70,8 @@ def text_chunks(stream: BinaryIO, size: int) -> Iterator[bytes]:
 
 def later(error: InputError, lines: int) -> InputError:
     """Return the error with `lines` added to the line number that its message names."""
-    shifted = re.sub(
-        r", line (\d+):", lambda m: f", line {int(m[1]) + lines}:", str(error), count=1
-    )
-    return InputError(shifted)
+    text = re.sub(r", line (\d+):", lambda m: f", line {int(m[1]) + lines}:", str(error), count=1)
+    return InputError(text)
 
 
 def show(value: object) -> str:

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError, PlanccWarning, warn
-from plancc.files import read_toml
+from plancc.files import StrPath, read_toml
 from plancc.graph.arrays import IntArray
 from plancc.graph.claims import TOLD, is_source_first
 from plancc.graph.edge_features import LEFT_OUT
@@ -41,7 +41,7 @@ from plancc.graph.graph import Graph, Source
 from plancc.graph.listed_edges import EdgeFeatures, listing, with_features
 from plancc.graph.named_ids import NAMED
 from plancc.graph.npz import map_array
-from plancc.graph.textfile import StrPath, show
+from plancc.graph.textfile import show
 from plancc.graph.types import Relation, Types, check_relation, in_words
 from plancc.graph.union import RECTANGULAR, Entries, united
 from plancc.graph.vertexdata import INDEX_LISTS, SOURCE_KEYS

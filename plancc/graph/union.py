@@ -92,9 +92,7 @@ def with_ids(graph: Graph, of_types: Sequence[npt.NDArray[Any] | None]) -> Graph
     counts = graph.types.counts.values()
     if all(each is None for each in of_types):
         return graph
-    every = [
-        np.arange(n) if each is None else each for n, each in zip(counts, of_types, strict=True)
-    ]
+    every = [np.arange(n) if x is None else x for n, x in zip(counts, of_types, strict=True)]
     named = any(map(are_names, every))
     return replace(graph, original_ids=np.concatenate([*map(names_of, every)] if named else every))
 

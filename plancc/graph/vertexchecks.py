@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, warn
+from plancc.files import StrPath
 from plancc.graph.bounds import CLASSES, DENSE_PER_BYTE, check_classes, check_unpacked, max_clusters
 from plancc.graph.graph import Graph, as_vertices
 from plancc.graph.mapped import MappedRows, feature_type, is_mapped
 from plancc.graph.npz import Archive
 from plancc.graph.rowids import ids_of, reading_advice
-from plancc.graph.textfile import StrPath
 from plancc.graph.types import Types
 from plancc.graph.vertexdata import MASKS, DataByType, VertexData
 from plancc.graph.wholeweights import whole_weights

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.files import atomic_write
+from plancc.files import StrPath, atomic_write
 from plancc.graph.mapped import MappedRows
-from plancc.graph.textfile import StrPath
 from plancc.graph.types import Types
 
 MASKS = ("train_mask", "val_mask", "test_mask")

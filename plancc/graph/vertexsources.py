@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, warn
+from plancc.files import StrPath
 from plancc.graph.bounds import allowing
 from plancc.graph.formats import FORMATS, Format, data_keys, find_format, format_of_table
 from plancc.graph.graph import Graph, as_vertices, first_outside, first_true
@@ -37,7 +38,7 @@ from plancc.graph.rowids import (
     warn_of_parts,
 )
 from plancc.graph.signatures import check_kind
-from plancc.graph.textfile import StrPath, check_readable, show
+from plancc.graph.textfile import check_readable, show
 from plancc.graph.types import Types
 from plancc.graph.vertexchecks import (
     check_labels,

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, warn
+from plancc.files import StrPath
 from plancc.graph.formats import data_keys
 from plancc.graph.graph import Graph, first_true
 from plancc.graph.named_ids import are_names, names_of
@@ -31,7 +32,7 @@ from plancc.graph.rowids import (
     may_be_ids,
 )
 from plancc.graph.signatures import check_kind
-from plancc.graph.textfile import StrPath, check_readable, input_errors, is_number, open_input
+from plancc.graph.textfile import check_readable, input_errors, is_number, open_input
 from plancc.graph.vertexchecks import finite
 from plancc.graph.vertexdata import ALIASES, MASKS, SOURCE_KEYS
 from plancc.text import shown

@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.graph.formats import format_of_table
 from plancc.graph.graph import Graph
 from plancc.graph.named_ids import are_names, names_of
 from plancc.graph.npz import map_array
 from plancc.graph.rowids import ROW_IDS, begins_with_ids, id_column, ids_of
-from plancc.graph.textfile import StrPath, check_readable, fail, input_errors, is_number, open_input
+from plancc.graph.textfile import check_readable, fail, input_errors, is_number, open_input
 from plancc.graph.vertexdata import VertexData
 from plancc.graph.vertexsources import read_vertex_data, vertex_data_of
 from plancc.graph.vertextables import MOST_NAMES, TableReading, class_numbers, line_of, read_numbers

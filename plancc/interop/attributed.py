@@ -19,12 +19,12 @@ from xml.parsers import expat
 import numpy as np
 
 from plancc.errors import InputError, warn
+from plancc.files import StrPath
 from plancc.graph.canonical import both_ways, build_graph
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, check_num_vertices, first_true
 from plancc.graph.named_ids import as_ids
 from plancc.graph.textfile import (
-    StrPath,
     check_readable,
     data_lines,
     fail,

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.graph.formats import Held, library
-from plancc.graph.textfile import StrPath, check_readable
+from plancc.graph.textfile import check_readable
 from plancc.graph.types import in_words
 from plancc.graph.vertexdata import as_array
 from plancc.interop.record import Record, format_of_records, held_record

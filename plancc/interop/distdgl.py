@@ -28,10 +28,11 @@ import numpy.typing as npt
 from plancc.errors import InputError
 from plancc.export.contents import DGL_NAMES, Arrays, arrays_of, edges_of, halo_rows, vertex_arrays
 from plancc.export.target import Export, write_json
+from plancc.files import StrPath
 from plancc.graph.arrays import Array
 from plancc.graph.kernels import format_lines
 from plancc.graph.npz import map_array
-from plancc.graph.textfile import StrPath, read_bytes
+from plancc.graph.textfile import read_bytes
 from plancc.graph.vertexdata import VertexData, as_array
 from plancc.interop.torchfile import load_torch
 from plancc.plan.exchange import Int64Array

@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, warn
-from plancc.files import scratch_folder
+from plancc.files import StrPath, scratch_folder
 from plancc.graph.bounds import allowing, check_unpacked, large_allowed
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.formats import Format
 from plancc.graph.graph import Graph, Source, as_offsets, check_num_vertices, check_range
 from plancc.graph.npz import HOLDS, check_integers
-from plancc.graph.textfile import StrPath, check_readable, show
+from plancc.graph.textfile import check_readable, show
 from plancc.graph.vertexchecks import dense
 from plancc.graph.vertexdata import ALIASES, KEYS
 from plancc.guarded_child import answer, ask

@@ -19,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, warn
+from plancc.files import StrPath
 from plancc.graph.edgelist import End, check_ends, read_integer_columns
 from plancc.graph.graph import check_num_vertices
 from plancc.graph.npz import Archive
-from plancc.graph.textfile import StrPath, fail, read_bytes, show
+from plancc.graph.textfile import fail, read_bytes, show
 from plancc.graph.vertextables import class_numbers, read_numbers
 from plancc.interop.record import Record, edge_index_of, format_of_records
 from plancc.interop.torchfile import load_torch

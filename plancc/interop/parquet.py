@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, warn
+from plancc.files import StrPath
 from plancc.graph.bounds import check_unpacked
 from plancc.graph.canonical import as_values, build_graph, detect_direction
 from plancc.graph.claims import warn_of_two_sides
@@ -25,7 +26,7 @@ from plancc.graph.ids import ID_OPTIONS, PiecewiseEdges, edge_columns, number
 from plancc.graph.listed_edges import is_listing
 from plancc.graph.named_ids import Names, names_of, sorted_names, warn_of_empty, whole_names
 from plancc.graph.rowids import SAMPLE, is_id_name, may_be_ids, natural_order, warn_of_parts
-from plancc.graph.textfile import StrPath, check_readable, show
+from plancc.graph.textfile import check_readable, show
 from plancc.graph.union import Entries
 from plancc.memory import check_memory
 from plancc.text import shown

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.graph.formats import Held
-from plancc.graph.textfile import StrPath
 from plancc.interop.record import Record, format_of_records, held_record, is_typed
 from plancc.interop.torchfile import StoredHetero, StoredObject, load_torch
 

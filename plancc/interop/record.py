@@ -16,13 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, warn
+from plancc.files import StrPath
 from plancc.graph.canonical import as_values, build_graph, check_edge_index, detect_direction
 from plancc.graph.edge_features import LEFT_OUT
 from plancc.graph.formats import Format, Held
 from plancc.graph.graph import Graph, Source, check_num_vertices, first_outside
 from plancc.graph.listed_edges import EdgeFeatures, ListedEdges
 from plancc.graph.rowids import vertex_ids
-from plancc.graph.textfile import StrPath, show
+from plancc.graph.textfile import show
 from plancc.graph.types import Relation, check_relation, in_words
 from plancc.graph.union import Entries, IntArray, united, with_ids
 from plancc.graph.vertexdata import ALIASES, KEYS, MASKS, as_array

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.files import open_file
+from plancc.files import StrPath, open_file
 from plancc.graph.bounds import check_unpacked
 from plancc.graph.formats import library
-from plancc.graph.textfile import StrPath, check_readable
+from plancc.graph.textfile import check_readable
 from plancc.text import shown
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.graph.textfile import data_lines, fail, read_bytes, read_number
 
 Capacities = tuple[float, ...] | None
@@ -44,7 +45,7 @@ def relative_capacities(num_parts: int, capacities: Capacities) -> npt.NDArray[n
     return found / found[0] if (found == found[0]).all() else found / found.mean()
 
 
-def read_capacities(path: str | os.PathLike[str]) -> tuple[float, ...]:
+def read_capacities(path: StrPath) -> tuple[float, ...]:
     """Read capacities above 0 from a text file, separated by blanks, commas or line ends."""
     found = []
     for line, text in data_lines(path, read_bytes(path).splitlines(), comments=(b"#",)):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.fields import option
+from plancc.files import StrPath
 from plancc.graph.graph import Graph, first_true
 from plancc.graph.partvector import read_part_vector
 from plancc.graph.rowids import warn_of_lines
@@ -32,7 +33,7 @@ class FileModel(Model):
     follows_capacities: ClassVar[bool] = True
     on_ranks: ClassVar[bool] = True
 
-    part: str | os.PathLike[str] | npt.ArrayLike = option(
+    part: StrPath | npt.ArrayLike = option(
         "", "part vector, one number per line, or NAME.json of a DistDGL partition", metavar="FILE"
     )
 
@@ -48,7 +49,7 @@ class FileModel(Model):
 
 
 def part_vector(
-    part: str | os.PathLike[str] | npt.ArrayLike, num_vertices: int, num_parts: int, least: int = 0
+    part: StrPath | npt.ArrayLike, num_vertices: int, num_parts: int, least: int = 0
 ) -> npt.NDArray[np.int32]:
     """Read and check the part of every vertex, from a file or an array: int32[num_vertices].
 

@@ -15,9 +15,8 @@ import os
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.files import atomic_write
+from plancc.files import StrPath, atomic_write
 from plancc.graph.kernels import format_lines
-from plancc.graph.textfile import StrPath
 from plancc.models.problem import Hypergraph
 
 

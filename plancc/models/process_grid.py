@@ -8,7 +8,6 @@ network.
 from __future__ import annotations
 
 import math
-import os
 import re
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError
 from plancc.fields import option, unknown_option
+from plancc.files import StrPath
 from plancc.graph.graph import MAX_VERTICES, Graph
 from plancc.models import DEFAULT_MODEL, MODELS, build_problem
 from plancc.models.base import Model
@@ -71,7 +71,7 @@ class ProcessGridModel(Model):
         "row model that assigns rows to blocks; options of the search apply to this model",
         metavar="MODEL",
     )
-    part: str | os.PathLike[str] | npt.ArrayLike | None = option(
+    part: StrPath | npt.ArrayLike | None = option(
         None, "with blocks 'file': a part vector, one number per line", metavar="FILE"
     )
 

@@ -33,9 +33,7 @@ def prepare(
     if problem.edge_weights is not None:
         graph["costs"] = problem.edge_weights
     return {
-        "graph": {
-            name: each.astype(np.int64, copy=False).tobytes() for name, each in graph.items()
-        },
+        "graph": {name: x.astype(np.int64, copy=False).tobytes() for name, x in graph.items()},
         "shares": shares.tolist(),
         "allowed": allowed.astype(np.int64).tolist(),
         "objective": None if recursive else problem.objective,

@@ -352,9 +352,7 @@ def _run(
     costs = "net_costs" if isinstance(problem, Hypergraph) else "edge_weights"
     given = {"vertex_weights": weights, costs: getattr(problem, costs)}
     most = adapter.max_total
-    fitted: Any = {
-        name: each if each is None else scaled(each, most) for name, each in given.items()
-    }
+    fitted: Any = {name: x if x is None else scaled(x, most) for name, x in given.items()}
     fitting = replace(problem, **fitted)
 
     def answer(seed: dict[str, Any]) -> Any:

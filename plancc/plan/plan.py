@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.graph.columns import COLUMNS, WithColumns, columns_of
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import content_sha256
@@ -266,7 +266,7 @@ class Plan(WithColumns):
         """Return the figures of the plan, computed from its tables."""
         return summarize(self.traffic())
 
-    def save(self, path: str | PathLike[str], *, compress: bool = False) -> str:
+    def save(self, path: StrPath, *, compress: bool = False) -> str:
         """Write the plan file. It has a temporary name until it is complete.
 
         Parameters:

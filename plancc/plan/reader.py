@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property
-from os import PathLike
 from typing import Any, Self
 
 import h5py
@@ -22,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, PlanError
+from plancc.files import StrPath
 from plancc.graph.mapped import MappedRows
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.attributes import digest_of_attributes, is_plain, stored
@@ -84,7 +84,7 @@ class PlanFile:
         content_sha256: Content hash, compared with the digests when the file is opened.
     """
 
-    def __init__(self, path: str | PathLike[str]) -> None:
+    def __init__(self, path: StrPath) -> None:
         self.path = os.fspath(path)
         self._attributes: dict[str, dict[str, Any]] = {}
         self._digests: dict[str, Digests] = {}
@@ -552,7 +552,7 @@ def _by(sizes: Iterable[str]) -> str:
     return " x ".join(sizes) or "one value"
 
 
-def load(path: str | PathLike[str]) -> Plan:
+def load(path: StrPath) -> Plan:
     """Read and check a whole plan file. `Plan.save` writes such files.
 
     Raises:

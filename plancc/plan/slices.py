@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from os import PathLike
 
 import numpy as np
 
+from plancc.files import StrPath
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.exchange import Int64Array
 from plancc.plan.format import LINK_DATASETS, links_of
@@ -29,7 +29,7 @@ NONZEROS_AT_ONCE = 1 << 26
 """Largest number of nonzeros that `check_tables` reads at once."""
 
 
-def read_rank_slice(path: str | PathLike[str], rank: int, num_ranks: int) -> tuple[Header, Part]:
+def read_rank_slice(path: StrPath, rank: int, num_ranks: int) -> tuple[Header, Part]:
     """Read from a plan file only what one rank needs: the header, and its part.
 
     In this part, `index` is the rank, `num_parts` is `num_ranks`, and peers are ranks.

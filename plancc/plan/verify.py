@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from os import PathLike, fspath
+from os import fspath
 
 import numpy as np
 
 from plancc.errors import PlanError
+from plancc.files import StrPath
 from plancc.graph.graph import Graph
 from plancc.graph.links import KINDS, SPLITS, without
 from plancc.graph.normalize import normalize
@@ -17,7 +18,7 @@ from plancc.plan.plan_invariants import plan_invariants
 from plancc.plan.reader import PlanFile
 
 
-def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list[str]:
+def verify_file(path: StrPath, against: Graph | None = None) -> list[str]:
     """Check a plan file: checksums, content hash, invariants and stored metrics.
 
     A file of a higher minor version may have datasets that this version does not know. These are

@@ -67,11 +67,9 @@ class Transfer(ABC):
         """Return the words, messages and reductions of each of the ranks 0..num_ranks - 1."""
 
 
-def transfers(
-    program: Iterable[Step], moved: Mapping[str, Sequence[Transfer]]
-) -> Iterator[Transfer]:
-    """Yield a program's transfers, given each step's forward transfers by name of the step."""
-    for step in program:
+def transfers(steps: Iterable[Step], moved: Mapping[str, Sequence[Transfer]]) -> Iterator[Transfer]:
+    """Yield the transfers of steps, given each step's forward transfers by name of the step."""
+    for step in steps:
         for each in moved.get(step.name, ()) if step.moves else ():
             yield each.reversed() if step.reverse else each
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from os import PathLike
 from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
 import numpy.typing as npt
 
-from plancc.files import atomic_write
+from plancc.files import StrPath, atomic_write
 from plancc.plan.attributes import digest_of_attributes, stored, write_attributes
 from plancc.plan.digests import Digests, digests_of_plan, root_of
 from plancc.plan.format import DIGESTS, FORMAT, FORMAT_VERSION, Arrays, header_attributes
@@ -29,7 +28,7 @@ ALIGNED = {"alignment_threshold": 1, "alignment_interval": 8}
 
 
 def write_file(
-    path: str | PathLike[str],
+    path: StrPath,
     header: Header,
     arrays: Arrays,
     attributes: Mapping[str, Mapping[str, Any]],
@@ -62,7 +61,7 @@ class Reserved(NamedTuple):
 
 
 def reserve_file(
-    path: str | PathLike[str],
+    path: StrPath,
     header: Header,
     datasets: Mapping[str, npt.NDArray[Any] | Reserved],
     attributes: Mapping[str, Mapping[str, Any]],

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from importlib.resources import files
-from os import PathLike, fspath
+from os import fspath
 
 from plancc.errors import InputError
-from plancc.files import read_toml
+from plancc.files import StrPath, read_toml
 from plancc.predict.machine import Machine
 from plancc.text import shown
 
@@ -17,7 +17,7 @@ DEFAULT_MACHINE = "cpu-cluster"
 """Name of the default machine."""
 
 
-def find_machine(name: str | PathLike[str]) -> Machine:
+def find_machine(name: StrPath) -> Machine:
     """Return the machine of this name in `shipped_machines`, or read a file (`read_machine`).
 
     Raises InputError if there is no such machine.
@@ -38,7 +38,7 @@ def shipped_machines() -> list[str]:
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
-def read_machine(path: str | PathLike[str]) -> Machine:
+def read_machine(path: StrPath) -> Machine:
     """Return a machine from a TOML file; InputError if the file breaks a rule.
 
     A file needs the keys ``latency`` (seconds), ``bandwidth`` (bytes per second) and

@@ -390,9 +390,7 @@ class WorkTimes:
             self._bytes / machine.inside_bandwidth
         )
         sent, received, messages_sent, messages_received = between
-        node_words = np.maximum(
-            *(np.bincount(self._node, weights=each) for each in (sent, received))
-        )
+        node_words = np.maximum(*(np.bincount(self._node, weights=w) for w in (sent, received)))
         at_rank = np.maximum(sent, received) * (self._bytes / machine.bandwidth)
         busy = (sent > 0) | (received > 0)
         at_node = node_words[self._node] * (self._bytes / machine.injection) * busy

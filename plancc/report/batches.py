@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from plancc.cost.batches import (
     ratio,
 )
 from plancc.errors import InputError, warn
+from plancc.files import StrPath
 from plancc.plan.population import num_training, population_of
 from plancc.plan.reader import PlanFile
 from plancc.predict.schedules.plan_tables import rank_of_parts
@@ -82,7 +82,7 @@ class BatchReport:
 
 
 def batch_reports(
-    paths: Sequence[str | PathLike[str]],
+    paths: Sequence[StrPath],
     number: int,
     *,
     num_ranks: int | None = None,

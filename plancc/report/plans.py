@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from os import PathLike
 from typing import Any, TypeVar
 
 import numpy as np
 
 from plancc.cost.owners import BASELINE_SEED, traffic
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.graph.graph import Graph
 from plancc.graph.named_ids import are_names
 from plancc.graph.owners import Owners
@@ -156,7 +156,7 @@ def _links(file: PlanFile) -> dict[str, int]:
 
 
 def report(
-    path: str | PathLike[str],
+    path: StrPath,
     *,
     dims: Sequence[int] | None = None,
     num_ranks: int | None = None,

@@ -7,9 +7,9 @@ loss -> adjoint -> optimiser. Modules of the runtime import torch and MPI only a
 from __future__ import annotations
 
 from importlib import import_module
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from plancc.files import StrPath
 from plancc_runtime import nn
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def __getattr__(name: str) -> Any:
 
 
 def open(
-    plan: str | PathLike[str] | Slice,
+    plan: StrPath | Slice,
     transport: Transport | str = "auto",
     dtype: torch.dtype | None = None,
     device: torch.device | str = "cpu",
@@ -68,7 +68,7 @@ def open(
     return open_graph(plan, transport, dtype, device, threads)
 
 
-def open_typed(plan: str | PathLike[str] | Slice, **options: Any) -> TypedGraph:
+def open_typed(plan: StrPath | Slice, **options: Any) -> TypedGraph:
     """Return this rank's share of a plan with vertex types. Collective.
 
     The result multiplies with the matrix of one relation at a time (`TypedGraph.product`).
@@ -87,7 +87,7 @@ def open_typed(plan: str | PathLike[str] | Slice, **options: Any) -> TypedGraph:
 
 
 def load_network(
-    path: str | PathLike[str], dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
+    path: StrPath, dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
 ) -> TrainedNetwork:
     """Return the network, with its weights, from a file that `plancc-run --save` wrote.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.plan.parts import Part
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
@@ -44,7 +44,7 @@ class Batch:
 
 
 def drawn_batches(
-    plan: str | PathLike[str],
+    plan: StrPath,
     of_rank: tuple[Header, Part],
     resources: Resources,
     sampler: str | None,

@@ -27,7 +27,6 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from torch import Tensor
 
 from plancc.errors import BackendUnavailable, InputError, OutputError, why_not_written
 from plancc.fields import checked, type_in_words
-from plancc.files import FolderLock, atomic_write, remove_leftovers
+from plancc.files import FolderLock, StrPath, atomic_write, remove_leftovers
 from plancc.text import shown
 from plancc_runtime.learner import Learner
 from plancc_runtime.optim import Validation
@@ -85,7 +84,7 @@ class _Facts:
     best: Validation
 
 
-def resumed_options(folder: str | PathLike[str], given: Mapping[str, Any]) -> dict[str, Any]:
+def resumed_options(folder: StrPath, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a run that resumes: from `given`, else from its checkpoint.
 
     Options in `OWN` are never taken from the checkpoint. Not collective. If all checkpoints are

@@ -10,13 +10,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from os import PathLike, fspath
+from os import fspath
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError, PlanError
+from plancc.files import StrPath
 from plancc_runtime.rowfiles import Column, RowFile, check_columns, check_name, open_row_file
 from plancc_runtime.transport.base import Transport
 from plancc_runtime.transport.row_numbers import swapped
@@ -210,7 +211,7 @@ def gather_rows(
 
 
 def save_rows(
-    path: str | PathLike[str],
+    path: StrPath,
     rows: RowsOfRank,
     arrays: Mapping[str, np.ndarray],
     ids: Ids | None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.registry import check_choice
@@ -70,7 +70,7 @@ class Graph(EdgeGraph):
         transport: Transport,
         dtype: torch.dtype,
         device: torch.device,
-        plan: str | PathLike[str] | None = None,
+        plan: StrPath | None = None,
         content: str = "",
     ) -> None:
         block = with_whole_rows(Block.of_part(part, header.self_loops), transport)
@@ -318,7 +318,7 @@ class Graph(EdgeGraph):
         whole = torch.from_numpy(found)
         return whole.to(rows.dtype) if isinstance(rows, Tensor) else whole
 
-    def save_rows(self, path: str | PathLike[str], rows: Tensor | Mapping[str, Tensor]) -> None:
+    def save_rows(self, path: StrPath, rows: Tensor | Mapping[str, Tensor]) -> None:
         """Write the rows of all ranks in the source's order, with the source's ids. Collective.
 
         Parameters:
@@ -436,7 +436,7 @@ class _MeanLoss(torch.autograd.Function):
 
 
 def open_graph(
-    plan: str | PathLike[str] | Slice,
+    plan: StrPath | Slice,
     transport: Transport,
     dtype: torch.dtype | None = None,
     device: torch.device | str = "cpu",

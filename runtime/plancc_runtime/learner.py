@@ -58,7 +58,6 @@ class Learner:
         self.network, self.options, self.transport, self.clock = network, options, transport, clock
         self._parameters = list(network.parameters())
         self.exchanges = self.exchanges or options.metric in RANKED
-        self.loss_begins: Callable[[], object] = int
         self.optimizer, self.is_trained = optimizer_of(options, self._parameters), False
         self._last: tuple[View, LocalData, Repeated[_Pass]] | None = None
         self._places = WeakKeyDictionary[View, dict[str, tuple[Tensor | None, Tensor]]]()
@@ -106,7 +105,6 @@ class Learner:
                 "without `torch.no_grad`, and return tensors without `detach`"
             )
         self.clock.enter("loss")
-        self.loss_begins()
         share = self._share(outputs, view, data, step)
         with torch.autograd.set_multithreading_enabled(False):  # one thread sends all messages
             self.network.backward(share)

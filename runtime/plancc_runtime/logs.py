@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from os import PathLike, fspath
+from os import fspath
 from pathlib import Path
 
 from plancc.errors import output_error
-from plancc.files import atomic_write, open_file
+from plancc.files import StrPath, atomic_write, open_file
 from plancc_runtime.results import Epoch
 
 FORMER = ".1"
@@ -25,7 +25,7 @@ class LogWriter:
     """
 
     def __init__(
-        self, path: str | PathLike[str], first: int = 0, known: Mapping[str, str] | None = None
+        self, path: StrPath, first: int = 0, known: Mapping[str, str] | None = None
     ) -> None:
         self._name = fspath(path)
         self._known = {name: text for name, text in (known or {}).items() if text}

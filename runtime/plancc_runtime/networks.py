@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import sha256
-from os import PathLike, fspath
+from os import fspath
 from typing import Any
 
 import torch
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.text import shown
 from plancc_runtime.data import LocalData
 from plancc_runtime.nn import is_own, option_names
@@ -69,7 +70,7 @@ def make_network(
     return network
 
 
-def _initialise(network: Network, path: str | PathLike[str]) -> None:
+def _initialise(network: Network, path: StrPath) -> None:
     """Set the network's weights, and means and scales of features if there are any, from a file."""
     description, there = read_description(path)
     model = None if description is None else description.get("model")

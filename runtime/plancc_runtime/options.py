@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from os import PathLike, fspath
+from os import fspath
 from typing import Any
 
 import numpy as np
 
 from plancc.errors import InputError
 from plancc.fields import check_options, described, kind_of, like, option
+from plancc.files import StrPath
 from plancc.plan.convolutions import CONVOLUTIONS, ConvOptions, GATOptions, SAGEOptions, of_model
 from plancc.registry import check_choice
 from plancc.sampling import SAMPLERS
@@ -66,7 +67,6 @@ of_results = partial(option, section="Checkpoints and results", free=True)
 count = {"at_least": 1, "at_most": MOST}
 rate = {"at_least": 0, "below": 1, "metavar": "P"}
 share = {"at_least": 0, "at_most": 1, "metavar": "P"}
-Path = str | PathLike[str]
 
 
 @described
@@ -118,7 +118,7 @@ class TrainOptions:
     input_dropout: float | None = of_model(
         None, "dropout of the first layer's input", otherwise="as `dropout`", **rate
     )
-    init: Path | None = of_model(
+    init: StrPath | None = of_model(
         None, "initial weights: an .npz file that `save` has written", free=True
     )
 
@@ -350,7 +350,7 @@ class TrainOptions:
         "device", "device of a feature plan's sparse products", choices=("device", "cpu")
     )
 
-    checkpoint: Path | None = of_results(
+    checkpoint: StrPath | None = of_results(
         None, "folder for checkpoints: the last, and the best by validation loss"
     )
     every: int | None = of_results(
@@ -360,8 +360,8 @@ class TrainOptions:
         2, "number of checkpoints to keep; `resume` skips a damaged checkpoint", **count
     )
     resume: bool = of_results(False, "resume from the last checkpoint, with its options")
-    log: Path | None = of_results(None, "log file: a line of JSON per epoch")
-    predict: Path | None = of_results(
+    log: StrPath | None = of_results(None, "log file: a line of JSON per epoch")
+    predict: StrPath | None = of_results(
         None,
         "write predictions of all vertices: .csv or .npz",
         more="They are predicted with the final weights.",
@@ -589,4 +589,4 @@ OF_MODELS = tuple(name for name in OPTION_NAMES if name in _OF_LAYERS)
 """Options of models that are fields of `TrainOptions`; `model_options` may also contain them."""
 MODEL_OPTIONS = tuple(name for name in OF_MODELS if not hasattr(ConvOptions, name))
 """Options in `OF_MODELS` that only some models have."""
-PATHS = tuple(field.name for field in fields(TrainOptions) if kind_of(field) == "Path")
+PATHS = tuple(field.name for field in fields(TrainOptions) if kind_of(field) == "StrPath")

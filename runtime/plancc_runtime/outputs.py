@@ -5,13 +5,13 @@ The outputs are computed with the network's present weights. All methods are col
 
 from __future__ import annotations
 
-from os import PathLike
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from plancc.files import StrPath
 from plancc_runtime.data import LocalData
 from plancc_runtime.execution.figures import words_of_outputs
 from plancc_runtime.execution.protocol import Execution
@@ -40,7 +40,7 @@ class Outputs:
 
     def save(
         self,
-        path: str | PathLike[str],
+        path: StrPath,
         embeddings: int | None,
         ids: Ids | None,
         kind: type[Target] | None = None,

@@ -11,14 +11,14 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from os import PathLike, fspath
+from os import fspath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.files import open_file
+from plancc.files import StrPath, open_file
 from plancc.plan.parts import Part
 from plancc.plan.values import Header
 from plancc.text import shown
@@ -35,8 +35,6 @@ from plancc_runtime.transport.messages import name_ranks
 if TYPE_CHECKING:
     from plancc_runtime.saved import Description
     from plancc_runtime.tasks.base import LearningTask
-
-StrPath = str | PathLike[str]
 
 
 class Predicted(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from os import PathLike
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from plancc.errors import PlanccError
+from plancc.files import StrPath
 from plancc.plan.parts import Part
 from plancc_runtime.data import SPLITS
 from plancc_runtime.gathering import Ids, RowsOfRank, named_arrays, save_rows
@@ -55,7 +55,7 @@ def known_in(part: Part, vertices: npt.NDArray[np.integer]) -> dict[str, np.ndar
 
 
 def save_predictions(
-    path: str | PathLike[str],
+    path: StrPath,
     rows: RowsOfRank,
     outputs: Tensor,
     embedding: Tensor | None,

@@ -323,9 +323,8 @@ def spent_by_all(spent: Spent, transport: Transport) -> Setup:
 
 def scores_of(epoch: Epoch) -> dict[str, dict[str, float]]:
     """Return the metrics that an epoch has values of: name of the metric -> split -> value."""
-    return {
-        each.name: found for each in fields(SplitMetrics) if (found := getattr(epoch, each.name))
-    }
+    values = {each.name: getattr(epoch, each.name) for each in fields(SplitMetrics)}
+    return {name: value for name, value in values.items() if value}
 
 
 def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:

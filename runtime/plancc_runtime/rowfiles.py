@@ -14,13 +14,12 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from os import PathLike
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from plancc.errors import InputError, output_error
-from plancc.files import atomic_write
+from plancc.files import StrPath, atomic_write
 from plancc.text import shown
 
 FORMATS = (".csv", ".npz")
@@ -39,7 +38,7 @@ class Column(NamedTuple):
     shape: tuple[int, ...]
 
 
-def check_name(path: str | PathLike[str]) -> None:
+def check_name(path: StrPath) -> None:
     """Raise InputError if a file name contains "{part}", or has no extension in `FORMATS`."""
     name = os.fspath(path)
     if _format(name) not in FORMATS:

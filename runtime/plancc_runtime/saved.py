@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from itertools import pairwise
-from os import PathLike, fspath
+from os import fspath
 from typing import Any, Self
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.registry import check_choice
 from plancc.text import shown
 from plancc.version import __version__
@@ -107,7 +108,7 @@ class Description:
         return cls(tuple(dims), NetworkOptions(**options), **own)
 
     @classmethod
-    def read(cls, path: str | PathLike[str]) -> Self:
+    def read(cls, path: StrPath) -> Self:
         """Return the description in a file of weights, checked against the sizes of the arrays."""
         name = fspath(path)
         found, shapes = read_description(path)
@@ -137,7 +138,7 @@ class Description:
             widths = " x ".join(map(str, self.dims[:8]))
             raise InputError(f"{name}: has fewer weights than a network of {widths} needs")
 
-    def network(self, path: str | PathLike[str], dtype: torch.dtype) -> Network:
+    def network(self, path: StrPath, dtype: torch.dtype) -> Network:
         """Return the network with the file's weights, in evaluation mode. Not collective."""
         name, model = fspath(path), self.options.model
         if is_own(model):
@@ -201,7 +202,7 @@ class TrainedNetwork(nn.Module):
 
 
 def load_network(
-    path: str | PathLike[str], dtype: torch.dtype | None, device: torch.device | str
+    path: StrPath, dtype: torch.dtype | None, device: torch.device | str
 ) -> TrainedNetwork:
     """Return the network in a file, as `plancc_runtime.load_network` does; needs torch."""
     description = Description.read(path)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from plancc.errors import InputError, PlanccWarning
 from plancc.fields import taking
-from plancc.files import scratch_folder
+from plancc.files import StrPath, scratch_folder
 from plancc.plan.plan import Plan
 from plancc.plan.rank_parts import check_num_ranks
 from plancc.plan.reader import PlanFile
@@ -91,7 +91,7 @@ class Trained:
             f"loss {self.loss:.4f}, {metric.title} {', '.join(scores)})"
         )
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(self, path: StrPath) -> None:
         """Write the weights in the format of `plancc-run --save` (.npz)."""
         from plancc_runtime.weights import save_weights
 
@@ -100,7 +100,7 @@ class Trained:
 
 @taking(TrainOptions)
 def train(
-    plan: Plan | str | PathLike[str],
+    plan: Plan | StrPath,
     *,
     ranks: int | None = None,
     transport: Transport | str = "auto",
@@ -187,7 +187,7 @@ def train(
 
 
 def _train(
-    path: str | PathLike[str],
+    path: StrPath,
     chosen: TrainOptions,
     transport: Transport,
     report: Callable[[Measure], None] | None,
@@ -236,7 +236,7 @@ def _unknown(name: str) -> str:
 
 
 @contextmanager
-def _file_of(plan: Plan | str | PathLike[str]) -> Iterator[str | PathLike[str]]:
+def _file_of(plan: Plan | StrPath) -> Iterator[StrPath]:
     """Yield the path of a plan's file. A plan in memory is saved to a temporary file."""
     if not isinstance(plan, Plan):
         yield plan

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from os import PathLike, fspath
+from os import fspath
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import PlanError
+from plancc.files import StrPath
 from plancc.graph.types import distinct_columns
 from plancc.plan.exchange import Exchange
 from plancc.plan.format import LAYOUTS
@@ -39,7 +40,7 @@ class Opened:
         content: Content hash of the file; "" for a slice.
     """
 
-    plan: str | PathLike[str] | Slice
+    plan: StrPath | Slice
     header: Header
     rows: Part
     content: str
@@ -83,9 +84,7 @@ def sampler_of(file: PlanFile) -> str:
     return str(file.attributes("provenance").get("sampler", ""))
 
 
-def open_plan(
-    plan: str | PathLike[str] | Slice, transport: Transport, on_disk: bool = False
-) -> Opened:
+def open_plan(plan: StrPath | Slice, transport: Transport, on_disk: bool = False) -> Opened:
     """Open a plan without calling a kernel; features are mapped if `on_disk`. Collective."""
     with ExitStack() as files:
         with transport.agreement():
@@ -95,9 +94,7 @@ def open_plan(
     return opened
 
 
-def _opened(
-    plan: str | PathLike[str] | Slice, transport: Transport, files: ExitStack, on_disk: bool
-) -> Opened:
+def _opened(plan: StrPath | Slice, transport: Transport, files: ExitStack, on_disk: bool) -> Opened:
     if isinstance(plan, tuple):
         header, rows, content, file = *plan, "", None
     else:
@@ -126,7 +123,7 @@ def run_header(header: Header) -> Header:
     return replace(header, layout="row") if as_rows else header
 
 
-def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transport) -> Ids | None:
+def read_ids(plan: StrPath | Slice, content: str, transport: Transport) -> Ids | None:
     """Return this rank's share of the source's ids, in plan order; not collective.
 
     None: the vertices' numbers are the ids. Raise PlanError if the file's content hash is not

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc_runtime.launch import need_torch
 from plancc_runtime.nn import is_own
 from plancc_runtime.options import TrainOptions, check_same_options
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def train(
-    plan: str | PathLike[str] | Slice,
+    plan: StrPath | Slice,
     options: TrainOptions,
     transport: Transport,
     report: Callable[[Measure], None] | None = None,
@@ -47,7 +47,7 @@ def train(
 
 
 def trained(
-    plan: str | PathLike[str] | Slice,
+    plan: StrPath | Slice,
     options: TrainOptions,
     transport: Transport,
     report: Callable[[Measure], None] | None = None,
@@ -84,9 +84,7 @@ def trained(
     return result, write
 
 
-def check_model(
-    plan: str | PathLike[str], options: TrainOptions, transport: Transport
-) -> Agreement:
+def check_model(plan: StrPath, options: TrainOptions, transport: Transport) -> Agreement:
     """Compare the outputs of a user's class on all ranks with its outputs on one rank. Collective.
 
     The network is compared before training, with the features of `train`, in float64.
@@ -111,7 +109,7 @@ def check_model(
 
 
 def prepared(
-    plan: str | PathLike[str] | Slice,
+    plan: StrPath | Slice,
     options: TrainOptions,
     transport: Transport,
     kind: type[Run] | None = None,

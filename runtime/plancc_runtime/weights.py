@@ -11,13 +11,13 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from os import PathLike, fspath
+from os import fspath
 from typing import Any
 
 import numpy as np
 
 from plancc.errors import InputError, PlanccError
-from plancc.files import PARSING, open_file
+from plancc.files import PARSING, StrPath, open_file
 from plancc.text import shown
 
 DESCRIPTION = "network"
@@ -30,7 +30,7 @@ MOST_TEXT = 1 << 18
 Shapes = dict[str, tuple[int, ...]]
 
 
-def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndarray]:
+def read_weights(path: StrPath, shapes: Shapes) -> dict[str, np.ndarray]:
     """Return the arrays with these names and shapes in an ``.npz``; not collective.
 
     Raises InputError if an array is missing, not finite, or of another shape (before reading it).
@@ -51,7 +51,7 @@ def read_weights(path: str | PathLike[str], shapes: Shapes) -> dict[str, np.ndar
     return arrays
 
 
-def read_description(path: str | PathLike[str]) -> tuple[dict[str, Any] | None, Shapes]:
+def read_description(path: StrPath) -> tuple[dict[str, Any] | None, Shapes]:
     """Return the network's description (unchecked JSON) in a file, and its arrays' shapes by name.
 
     The description is None in older files and in files of other programs. Not collective.
@@ -75,7 +75,7 @@ def read_description(path: str | PathLike[str]) -> tuple[dict[str, Any] | None, 
 
 
 def save_weights(
-    path: str | PathLike[str],
+    path: StrPath,
     weights: Mapping[str, np.ndarray],
     description: Mapping[str, Any] | None = None,
 ) -> None:
@@ -101,7 +101,7 @@ def _native(array: np.ndarray) -> np.ndarray:
 
 
 @contextmanager
-def _opened(path: str | PathLike[str]) -> Iterator[Any]:
+def _opened(path: StrPath) -> Iterator[Any]:
     """Open an ``.npz``; errors of numpy, zipfile or zlib in the ``with`` block are InputErrors."""
     try:
         with PARSING, open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
@@ -114,9 +114,7 @@ def _opened(path: str | PathLike[str]) -> Iterator[Any]:
         raise InputError(f"{name}: {why}") from error
 
 
-def _headers(
-    file: Any, path: str | PathLike[str]
-) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+def _headers(file: Any, path: StrPath) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     """Return shape and dtype of every array without reading it; InputError if bytes are missing."""
     found = {}
     for key in file.files:

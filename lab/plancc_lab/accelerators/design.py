@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from plancc.errors import InputError
 from plancc.fields import kind_of
-from plancc.files import read_toml
+from plancc.files import StrPath, read_toml
 
 SHIPPED = ("mixgcn-spu", "hygcn", "awb-gcn", "xeon-8462y")
 """Names of the files in ``machines/``: the configurations of Wan et al. 2025, section 4.4.1."""
@@ -117,7 +117,7 @@ class Accelerator:
                 raise InputError(f"'{name}' is {getattr(self, name)!r}; a share is at most 1")
 
 
-def accelerator(name: str | os.PathLike[str]) -> Accelerator:
+def accelerator(name: StrPath) -> Accelerator:
     """Return a shipped accelerator by its name in `SHIPPED`, or an accelerator from a file."""
     text = os.fspath(name)
     if text in SHIPPED:
@@ -129,7 +129,7 @@ def accelerator(name: str | os.PathLike[str]) -> Accelerator:
     return read_accelerator(text)
 
 
-def read_accelerator(path: str | os.PathLike[str]) -> Accelerator:
+def read_accelerator(path: StrPath) -> Accelerator:
     """Return the accelerator of a TOML file, whose top level has the attributes of `Accelerator`.
 
     A table ``[tiles]`` has the attributes of `OutputTiles`, or ``[cache]`` the attributes of

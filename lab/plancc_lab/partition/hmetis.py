@@ -13,10 +13,10 @@ import os
 import numpy as np
 
 from plancc.errors import InputError
-from plancc.files import open_file
+from plancc.files import StrPath, open_file
 from plancc.graph.bounds import bounded
 from plancc.graph.graph import check_num_vertices
-from plancc.graph.textfile import Integers, StrPath, fail, fail_first, read_bytes, read_integers
+from plancc.graph.textfile import Integers, fail, fail_first, read_bytes, read_integers
 from plancc.models.problem import Hypergraph
 
 _FORMATS = (0, 1, 10, 11)

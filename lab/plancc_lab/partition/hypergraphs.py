@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plancc.files import StrPath
 from plancc.graph.graph import Graph
-from plancc.graph.textfile import StrPath
 from plancc.models.file import part_vector
 from plancc.models.hypergraph import HypergraphModel
 from plancc.models.limits import Limits

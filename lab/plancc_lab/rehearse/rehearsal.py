@@ -15,12 +15,12 @@ import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from plancc.files import StrPath
 from plancc_lab.rehearse.links import Links
 from plancc_lab.rehearse.recorded import RecordedClock, RecordingThreads, RecordingTransport
 from plancc_lab.rehearse.replay import Replay
@@ -62,7 +62,7 @@ class Rehearsal:
         """Seconds that the epoch `typical` takes on the machine."""
         return self.typical.seconds
 
-    def write_trace(self, path: str | PathLike[str]) -> None:
+    def write_trace(self, path: StrPath) -> None:
         """Write a timeline of all epochs and of the typical epoch, with its critical path."""
         critical = [
             (f"rank {each.rank}: {each.what}", each.begin, each.end)
@@ -87,7 +87,7 @@ class Rehearsal:
 
 
 def rehearse(
-    plan: str | PathLike[str],
+    plan: StrPath,
     options: TrainOptions,
     links: Links,
     report: Callable[[Measure], None] | None = None,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from plancc.files import atomic_write
+from plancc.files import StrPath, atomic_write
 
 MICRO = 1e6
 
@@ -26,7 +25,7 @@ class Track(NamedTuple):
     times: np.ndarray
 
 
-def write_tracks(path: str | PathLike[str], tracks: Iterable[Track], plan: str) -> None:
+def write_tracks(path: StrPath, tracks: Iterable[Track], plan: str) -> None:
     """Write a timeline as trace events in JSON. Each track becomes a process of the trace.
 
     `plan` is the plan's content hash; the file has it as otherData/plan.

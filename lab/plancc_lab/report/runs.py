@@ -12,14 +12,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import TextIOWrapper
-from os import PathLike, fspath
+from os import fspath
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plancc.errors import InputError
-from plancc.files import open_file
+from plancc.files import StrPath, open_file
 from plancc.text import printable
 
 Float64Array = npt.NDArray[np.float64]
@@ -65,7 +65,7 @@ class RunLog:
     plan: str = ""
 
 
-def read_log(path: str | PathLike[str]) -> RunLog:
+def read_log(path: StrPath) -> RunLog:
     """Return the epochs in the log of a run; an InputError names the wrong line and value."""
     name = fspath(path)
     epochs: list[dict[str, Any]] = []
@@ -182,7 +182,7 @@ NOTHING = 255
 """Value of `Timeline.strips` before and after the epoch of a rank."""
 
 
-def read_timeline(path: str | PathLike[str]) -> Timeline:
+def read_timeline(path: StrPath) -> Timeline:
     """Return the epoch of median length in a run's timeline; an InputError names a wrong event."""
     name = fspath(path)
     content = _json(_whole_text(name), name, "a timeline in JSON")

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from plancc.cost.batches import Estimate, estimate, expected_volume
 from plancc.errors import InputError, warn
+from plancc.files import StrPath
 from plancc.graph.graph import Graph
 from plancc.plan.exchange import Int32Array
 from plancc.plan.layers import moved_columns
@@ -99,7 +99,7 @@ def words_drawn(prediction: Prediction) -> int:
 
 
 def predict_batches(
-    path: str | PathLike[str],
+    path: StrPath,
     predictor: Predictor,
     numbers: Sequence[int],
     owners_draw: Callable[[Sampler, Tables], bool],

@@ -25,7 +25,7 @@ from typing import Any
 from plancc.clock import wall_seconds
 from plancc.cost.objectives import OBJECTIVES
 from plancc.errors import InputError, PlanccError, PlanccWarning, warn
-from plancc.files import check_target, open_file, sha256_of
+from plancc.files import StrPath, check_target, open_file, sha256_of
 from plancc.graph.formats import READING, read_graph
 from plancc.graph.graph import Graph
 from plancc.graph.textfile import check_readable
@@ -216,14 +216,14 @@ class Study:
 
 
 def study(
-    graphs: Sequence[str | os.PathLike[str]],
+    graphs: Sequence[StrPath],
     contenders: Sequence[Contender],
     parts: Sequence[int],
     *,
     seeds: Sequence[int] = (1,),
     baseline: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    results: str | os.PathLike[str] | None = None,
+    results: StrPath | None = None,
     observer: Observer | None = None,
 ) -> Study:
     """Compile every graph with every contender (model or partitioner) for every number of parts.
@@ -275,7 +275,7 @@ def study(
     return Study(rows, labels, *of)
 
 
-def open_kept(path: str | os.PathLike[str]) -> Kept:
+def open_kept(path: StrPath) -> Kept:
     """Return the kept rows in a file; raise InputError if it is not a file of a study."""
     name = os.fspath(path)
     check_target(path)
@@ -294,7 +294,7 @@ def open_kept(path: str | os.PathLike[str]) -> Kept:
 class _GraphFile:
     """The file of a graph, which is read at its first use."""
 
-    def __init__(self, path: str | os.PathLike[str], reading: Mapping[str, Any]) -> None:
+    def __init__(self, path: StrPath, reading: Mapping[str, Any]) -> None:
         self.path, self.name = path, os.path.basename(os.path.abspath(path))
         self._reading = reading
         if not os.path.isdir(path):

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from os import PathLike
 from typing import TYPE_CHECKING
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.plan.convolutions import Convolution
 from plancc.plan.layers import Aggregate, Attention, Bias, Linear, OwnLinear
 from plancc.predict.passes import COMMON_PASSES, DEAD_ROWS
@@ -67,7 +67,7 @@ SCHEDULERS = {
 
 
 def schedule_of(
-    plan: str | PathLike[str] | Tables,
+    plan: StrPath | Tables,
     dims: Sequence[int],
     passes: Sequence[str] = COMMON_PASSES,
     approximation: Approximation | None = None,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from os import PathLike
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from plancc.errors import PlanError
+from plancc.files import StrPath
 from plancc.graph.vertexdata import VertexData
 from plancc.plan.digests import cut_points
 from plancc.plan.exchange import Int32Array, Int64Array, IntArray
@@ -42,7 +42,7 @@ from plancc.sampling.splits import random_split
 
 
 def read_tables(
-    path: str | PathLike[str],
+    path: StrPath,
     num_ranks: int | None = None,
     blocks: bool = True,
     copies: bool = False,

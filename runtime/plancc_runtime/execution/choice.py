@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from os import PathLike
 from typing import TYPE_CHECKING
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.plan.grid import Grid
 from plancc.plan.parts import Part
 from plancc.registry import check_choice
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from plancc_runtime.execution.drawn import Drawn
 
 
-def agree(plan: str | PathLike[str] | Slice, task: LearningTask, num_ranks: int) -> Drawn | None:
+def agree(plan: StrPath | Slice, task: LearningTask, num_ranks: int) -> Drawn | None:
     """Check that plan and options fit each other; return sampler and population of mini-batches.
 
     None for a full batch. Not collective. `task.header` comes from `slices.run_header`.

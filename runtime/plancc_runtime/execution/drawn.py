@@ -6,9 +6,9 @@ If the user leaves out an option of the sampler, the value for which the plan wa
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from os import PathLike
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.plan.parts import Part
 from plancc.plan.population import read_population
 from plancc.plan.reader import PlanFile
@@ -42,9 +42,7 @@ class Drawn:
     by_owners: bool = False
     seeds: SeedDraws | None = None
 
-    def whole(
-        self, plan: str | PathLike[str] | Slice, task: LearningTask, by_owners: bool
-    ) -> Drawn:
+    def whole(self, plan: StrPath | Slice, task: LearningTask, by_owners: bool) -> Drawn:
         """Return a copy from which mini-batches can be drawn. Not collective.
 
         If `by_owners`, owners draw without the whole pattern, and the copy differs only in
@@ -74,7 +72,7 @@ class Drawn:
         return replace(self, seeds=task_seeds(task, learner, part, resources))
 
 
-def chosen_batches(plan: str | PathLike[str] | Slice, task: LearningTask) -> Drawn:
+def chosen_batches(plan: StrPath | Slice, task: LearningTask) -> Drawn:
     """Return the sampler of mini-batches, and the vertices to draw from. Not collective.
 
     Options that the user leaves out have the values for which the plan was compiled.

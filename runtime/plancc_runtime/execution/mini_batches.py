@@ -367,6 +367,8 @@ class MiniBatches(FullBatch):
     def _entered(self, entered: Callable[[str], object], stage: str) -> None:
         """Call ``entered(stage)``, then run a round of messages for later batches. Collective."""
         entered(stage)
+        if stage == f"layer {self._options.layers} forward":
+            self._draw_next()
         if self._fetching is not None:
             self._fetching.go_on()
         if self._drawing is not None:
@@ -450,7 +452,6 @@ class MiniBatches(FullBatch):
         counts = np.zeros((self.steps_per_epoch, len(fields) + 1), np.int64)
         before = torch.get_num_threads()
         torch.set_num_threads(self._threads)
-        learner.loss_begins = lambda: self._draw_next()
         openmp.spare.is_free = lambda: all(each.done() for each in self._drawn.values())
         try:
             for k in range(self.steps_per_epoch):

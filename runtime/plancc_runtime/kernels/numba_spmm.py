@@ -59,7 +59,7 @@ class NumbaMatrix(SparseMatrix):
         if matrix.shape[1] > 2**31:
             raise InputError(f"`kernel` 'numba' takes at most 2^31 columns, not {matrix.shape[1]}")
         value = np.float32 if dtype == torch.float32 else np.float64
-        self._whole = _RowRange(
+        self._whole = _Csr(
             np.ascontiguousarray(matrix.indptr, np.int64),
             np.ascontiguousarray(matrix.indices, np.int32),
             np.ascontiguousarray(matrix.data, value),
@@ -68,16 +68,14 @@ class NumbaMatrix(SparseMatrix):
         if self.nnz and not 0 <= columns.min() <= columns.max() < matrix.shape[1]:
             raise InputError(f"a column of the matrix is not between 0 and {matrix.shape[1] - 1}")
         self._counts: dict[int, int] = {}  # number of column blocks, by width
-        self._split: tuple[int, list[_RowRange]] = (1, [self._whole])
+        self._split: tuple[int, list[_Csr]] = (1, [self._whole])
 
     def num_column_blocks(self, width: int) -> int:
         """Return the number of column blocks of a product with x of `width` columns."""
         count = self._counts.get(width)
         if count is None:
-            bytes_of_row = width * self._whole.values.itemsize
-            count = best_count(
-                self._whole.row_ptr, self._whole.columns, self.shape[1], bytes_of_row
-            )
+            row_bytes = width * self._whole.values.itemsize
+            count = best_count(self._whole.row_ptr, self._whole.columns, self.shape[1], row_bytes)
             if count > 1 and self._split[0] > 1:  # all widths that need a split share one
                 count = self._split[0]
             self._counts[width] = count
@@ -88,7 +86,7 @@ class NumbaMatrix(SparseMatrix):
         for number, part in enumerate(self._parts(self.num_column_blocks(x.shape[1]))):
             self._pass(part, x, out, add or number > 0, rows)
 
-    def _parts(self, count: int) -> list[_RowRange]:
+    def _parts(self, count: int) -> list[_Csr]:
         """Return the matrix, split into `count` column blocks; they are kept."""
         if count == 1:
             return [self._whole]
@@ -96,13 +94,11 @@ class NumbaMatrix(SparseMatrix):
         if kept != count:
             whole = self._whole
             arrays = split(whole.row_ptr, whole.columns, whole.values, self.shape[1], count)
-            parts = [_RowRange(*part, distance=NEAR_PREFETCH) for part in arrays]
+            parts = [_Csr(*part, distance=NEAR_PREFETCH) for part in arrays]
             self._split = count, parts
         return parts
 
-    def _pass(
-        self, part: _RowRange, x: Tensor, out: Tensor, add: bool, rows: Tensor | None
-    ) -> None:
+    def _pass(self, part: _Csr, x: Tensor, out: Tensor, add: bool, rows: Tensor | None) -> None:
         """Multiply one column block by x; write the product to `out`, or add it.
 
         For `add` and `rows`, see `multiply`.
@@ -135,7 +131,7 @@ class NumbaMatrix(SparseMatrix):
             raise InputError(f"`rows` has a number outside of the {len(out)} rows of out")
 
 
-class _RowRange:
+class _Csr:
     """CSR arrays of a column block, and the blocks of rows that threads claim.
 
     Attributes:

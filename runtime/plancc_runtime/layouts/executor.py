@@ -69,15 +69,13 @@ class Action:
     leaves: ScatterAdd | Reduce | None = None
 
 
-def actions_of(
-    program: Sequence[Step], overlap: bool, idle: Container[str] = ()
-) -> Iterator[Action]:
-    """Yield a rank's actions for a program, in the order that the module's rules give.
+def actions_of(steps: Sequence[Step], overlap: bool, idle: Container[str] = ()) -> Iterator[Action]:
+    """Yield a rank's actions for the steps, in the order that the module's rules give.
 
     Without `overlap`, each message ends before the next step. Steps in `idle` are left out.
     """
-    for here, steps in groupby(program, _is_piecewise):
-        alike = [step for step in steps if step.moves and step.name not in idle]
+    for here, group in groupby(steps, _is_piecewise):
+        alike = [step for step in group if step.moves and step.name not in idle]
         yield from (_ordered(alike, overlap) if here else (Action("share", s) for s in alike))
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import singledispatch
-from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from plancc.errors import InputError
 from plancc.fields import options_of
+from plancc.files import StrPath
 from plancc.plan.parts import Part
 from plancc.plan.population import num_training, read_population
 from plancc.plan.reader import PlanFile
@@ -26,7 +26,7 @@ from plancc_runtime.tasks.link_batches import LinkBatches
 from plancc_runtime.tasks.links import LinkPairs
 from plancc_runtime.tasks.types import TypedVertices
 
-Plan = str | PathLike[str] | Slice
+Plan = StrPath | Slice
 
 
 @singledispatch

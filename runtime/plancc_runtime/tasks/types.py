@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from os import PathLike
 from typing import Any
 
 import numpy as np
 import torch
 
 from plancc.errors import InputError
+from plancc.files import StrPath
 from plancc.plan.convolutions import Convolution
 from plancc.plan.parts import Part
 from plancc.plan.reader import PlanFile
@@ -196,7 +196,7 @@ def with_weights(
     return replace(convolution, weights=sum(each.numel() for each in network.parameters()))
 
 
-def _as_saved(network: TypesOfNetwork, init: str | PathLike[str] | None) -> TypesOfNetwork:
+def _as_saved(network: TypesOfNetwork, init: StrPath | None) -> TypesOfNetwork:
     """Return `network` with types and relations in the order of the weights `init`, if possible."""
     saved = read_description(init)[0] if init is not None else None
     if not saved or not isinstance(saved.get("types"), dict) or not saved["types"]:
