@@ -151,10 +151,10 @@ class _Between:
         return ClusterLevel(links, first, weight, self.ranks.total(len(ends)))
 
     def _gathered(self, chosen: list[Int64Array]) -> Any:
-        """Return the links of all ranks from clusters ``chosen[rank]`` to others. Collective.
+        """On rank k, return the links of clusters ``chosen[k]`` to others. Collective.
 
-        `rank` is this rank. The sparse matrix has a row for each chosen cluster and a column for
-        every cluster.
+        All ranks contribute links. The sparse matrix has a row for each of these clusters and a
+        column for every cluster.
         """
         found = [
             links_between(each, self.start, self.members, self.ptr, self.level.links, self.label)

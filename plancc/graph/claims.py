@@ -100,8 +100,9 @@ def first_line(
     the number of lines below, or half of it if every edge is listed in both directions.
 
     A line like this is read as an edge if the first column never rises (a path listed from its
-    end), or if fewer lines follow. ``0,1`` and ``0,1,2`` may be column numbers of pandas; they are
-    read as edges, with a remark if their ids occur nowhere else while other ids are repeated.
+    end), or if fewer lines follow than it says. ``0,1`` and ``0,1,2`` may be column numbers of
+    pandas; they are read as edges, with a remark if their ids occur nowhere else while other ids
+    are repeated.
 
     `below` are the columns u and v, or one array of distinct ids; `is_table`: pandas may be the
     writer.

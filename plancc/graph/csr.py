@@ -155,7 +155,8 @@ class MappedGraph:
     def rows(self, first: int, last: int) -> Graph:
         """Return rows ``first..last-1`` as a graph; its columns are vertices of the whole graph.
 
-        Raise InputError for wrong columns, zeros, values not finite, or a nonzero of no relation.
+        Raise InputError for wrong columns, zero or infinite values, NaN, or a nonzero that no
+        relation fits.
         """
         start, stop = int(self.indptr[first]), int(self.indptr[last])
         self.check_range(start, stop)

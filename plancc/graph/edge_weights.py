@@ -69,7 +69,7 @@ class WeightRange:
             )
 
     def described(self, source: Source, repeated: int = 0) -> Source:
-        """Return the source with the name and the range of the weights in words.
+        """Return the source with the name of the weights, and with a phrase that says their range.
 
         A source that already states a range is unchanged. Warns of values like times, types or ids.
         """

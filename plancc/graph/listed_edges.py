@@ -161,7 +161,8 @@ def with_columns_of(made: Graph, graph: Graph) -> Graph:
 def _placed(graph: Graph, number: Int64Array, column: Array) -> Array:
     """Convert an array with an entry for every edge to an array with an entry for every nonzero.
 
-    Edge k is nonzero ``number[k]``, or left out if -1. A nonzero without an edge gets zeros.
+    Edge k is nonzero ``number[k]``; if this is -1, the edge is left out. A nonzero without an
+    edge gets zeros.
     """
     placed = np.zeros((graph.num_nonzeros, *column.shape[1:]), column.dtype)
     placed[number[number >= 0]] = column[number >= 0]

@@ -268,7 +268,10 @@ def vertex_data_of(
 def _check_keys(
     keys: Mapping[str, str], held: Mapping[str, Any], where: str, elsewhere: bool
 ) -> None:
-    """Raise InputError for unknown keys, and (unless `elsewhere`) for names that `held` lacks."""
+    """Raise InputError for unknown keys, and for names that `held` lacks.
+
+    If `elsewhere`, another source may have the missing names: they raise no error.
+    """
     for key in keys:
         check_choice("name of vertex data", key, (*SOURCE_KEYS, "id"))
     for name in filter(None, keys.values()):

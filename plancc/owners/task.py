@@ -66,8 +66,8 @@ class Task:
     def wish(self) -> str:
         """Name of the first option that the user gives and that asks for a search; "" if none does.
 
-        Option `budget` does not ask for a search if there is only a refinement, to which it
-        applies.
+        If owners are only refined, without a search, option `budget` limits the refinement, and
+        asks for no search.
         """
         if self.model.layout == "any":
             return ""

@@ -135,8 +135,8 @@ class RefineVolume:
         Parameters:
             owner (int32[num_vertices]): The partition; not changed.
             problem: Hypergraph of model hp; other objectives than the volume need `net_sources`.
-            other (int32[num_vertices], optional): A second partition, which the first V-cycle
-                combines with `owner` for the volume and the expected volume.
+            other (int32[num_vertices], optional): A second partition. If the objective is the
+                volume or the expected volume, the first V-cycle combines it with `owner`.
         """
         run = _Run(self, owner, problem, context)
         run.other, before = other, run.best
@@ -197,9 +197,9 @@ class RefineExpected(RefineVolume):
     """Lower the expected volume of mini-batches: `RefineVolume` with another objective.
 
     Attributes:
-        reach (float64[m + 1]): Probability that a part with c pins of a net needs its row
-            (`plancc.sampling.batch.Inclusion`); m is at least the most pins of a net. If
-            ``reach[1]`` is 0, the pass lowers the edge cut.
+        reach (float64[m + 1]): Probability that a part with c pins of net j needs row j, by c
+            (`plancc.sampling.batch.Inclusion`). No net has more than m pins. If ``reach[1]`` is 0,
+            the pass lowers the edge cut.
     """
 
     objective: ClassVar[str] = "expected volume"

@@ -214,7 +214,7 @@ class Grid:
         return self.share_of_rows(first, last, self.position(rank).column)
 
     def parts_of_block(self, rank: int) -> tuple[int, int]:
-        """Return the range ``first:last`` of the parts, in its process row, that a rank reads."""
+        """Return the range ``first:last`` of the parts that a rank reads in its process row."""
         first = self.part(rank) // self.layers * self.layers
         return first, first + self.layers
 

@@ -70,7 +70,7 @@ def hops_of(
 
 
 def with_routes(plan: Plan, groups: Topology, relays: int | None = None) -> Plan:
-    """Return the plan with hops: between the nodes `groups`, or over relays in the groups.
+    """Return the plan with hops between nodes, which are `groups`, or over relays in `groups`.
 
     `relays` is the largest number of hops over relays (2 or 3), or None for hops between nodes.
     Raises InputError for a grid plan, or if the groups do not fit the parts.

@@ -29,7 +29,7 @@ class Boundary:
 
     Attributes:
         points: Ascending tuples: number of parts; halo rows per own row; parts from which a part
-            receives. The third may be None: from all others, or from one per halo row if fewer.
+            receives. None as the third means all other parts, but no more parts than halo rows.
         source: "assumed", or the names of the plans on which the points were measured.
     """
 
@@ -38,10 +38,11 @@ class Boundary:
 
     @classmethod
     def parse(cls, text: str) -> Boundary:
-        """Return the function that a string such as "16:0.5,256:1.2" or "16:0.5:12" describes.
+        """Return the `Boundary` that a string such as "16:0.5,256:1.2" or "16:0.5:12" describes.
 
-        The string may also name plan files, which are measured. Raises InputError for another form,
-        a negative or infinite number, or two points with the same number of parts.
+        Each point is a tuple of `points` with colons, or the name of a plan file to measure. Raises
+        InputError for another form, a negative or infinite number, or two points with the same
+        number of parts.
         """
         points: list[tuple[int, float, float | None]] = []
         plans = []

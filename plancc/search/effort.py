@@ -137,7 +137,7 @@ def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
 
 
 def _refine_expected(job: RowJob, owners: list[Owners], expectation: Expectation) -> None:
-    """Refine owners for the expected volume; enlarge its sample of mini-batches if too small."""
+    """Refine owners for the expected volume; enlarge the sample of mini-batches if too small."""
     seed, deadline, effort = job.options.seed, job.deadline, job.effort
     cuts = effort != "fast" and job.starts_by_kind and not job.decided
     if cuts and owners and not deadline.passed():

@@ -410,7 +410,7 @@ class RowJob(RefiningJob):
         return self.note_state(step, begin, state)
 
     def minimum_cuts(self, owner: Owner, cuts: Cuts) -> Member:
-        """Improve owners by minimum cuts of neighbouring parts; volume and overload never rise."""
+        """Improve owners by minimum cuts between pairs of parts; volume and overload never rise."""
         sweeps = self.sweeps(np.random.default_rng(0))  # minimum cuts use no random numbers
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))
 

@@ -238,7 +238,7 @@ def _check_data(
 
 
 def width_of(part: Part, options: TrainOptions) -> int:
-    """Return the number of all feature columns; the plan has features, or they are random."""
+    """Return the number of columns of the plan's features, or of random features if it has none."""
     features = part.vertex_data.features
     return (options.random_features or DEFAULT_FEATURES) if features is None else features.shape[1]
 

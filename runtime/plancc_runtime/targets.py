@@ -73,11 +73,14 @@ class Target(ABC):
 
     @abstractmethod
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
-        """Return sums over own vertices that `scores` needs; first, own share of the mean loss."""
+        """Return own share of the mean loss, then sums over own vertices that `scores` needs."""
 
     @abstractmethod
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return a split's scores, by field of `results.Scores`; `counts`: sum of all `count`."""
+        """Return a split's scores, by field of `results.Scores`.
+
+        `counts` is the sum of all ranks' results of `count`.
+        """
 
     @staticmethod
     @abstractmethod

@@ -109,7 +109,7 @@ def read_log(path: str | PathLike[str]) -> RunLog:
 
 
 def _lines(name: str) -> Iterator[tuple[int, str]]:
-    """Yield the line number, from 1, and the text of every line of a file that is not blank."""
+    """Yield the number, from 1, and the text of every line of a file; leave out blank lines."""
     with _opened(name) as stream:
         number = 0
         while line := stream.readline(LONGEST_LINE + 1):
@@ -311,7 +311,7 @@ def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
 
 
 def _epochs_of_all(spans: list[_Spans]) -> dict[int, tuple[float, float]]:
-    """Return, for every epoch that all ranks have, when the first begins and the last ends."""
+    """Return when the first rank begins and the last rank ends every epoch that all ranks have."""
     found: dict[int, tuple[float, float]] = {}
     ranks: dict[int, int] = {}
     for of_rank in spans:

@@ -91,7 +91,7 @@ class Scheduler(ABC):
         return self.rows
 
     def rows_of(self, layer: int, which: str) -> Int64Array:
-        """Return how many rows every rank multiplies in a `Linear` whose `rows` are `which`."""
+        """Return how many rows every rank multiplies in a step `Linear` with ``rows=which``."""
         return self.rows
 
     def columns(self, width: int) -> int | Int64Array:

@@ -68,8 +68,8 @@ class LinkTables:
     def memory(self, width: int) -> Int64Array:
         """Return the largest memory that link prediction needs at any time: int64[num_ranks] bytes.
 
-        A rank keeps both ends' rows of all links and negatives, the outputs of decoder "mlp", and
-        gradients of both ends, of links or of negatives.
+        A rank keeps the rows of both ends of all links and negatives, the outputs of decoder "mlp",
+        and the gradients of both ends of either the links or the negatives, whichever are more.
         """
         kept = (4 if self.decoder == "mlp" else 2) * self.scored
         back = 2 * np.maximum(self.negatives, self.scored - self.negatives)

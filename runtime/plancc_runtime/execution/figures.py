@@ -85,7 +85,7 @@ def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
 
 
 def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
-    """Return this rank's traffic for those of a layer's steps that are not `LayerStep.at_hand`."""
+    """Return this rank's traffic in a layer's steps, except steps with `LayerStep.at_hand`."""
     found = Counts.zero(1)
     for step in steps:
         if not step.at_hand:

@@ -405,7 +405,7 @@ class DelayedSums:
 
     @property
     def cycle(self) -> int:
-        """Number of epochs from one turn of a bin to its next turn."""
+        """Number of epochs after which the vertices of a bin exchange sums again."""
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:

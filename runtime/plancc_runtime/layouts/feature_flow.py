@@ -195,9 +195,9 @@ class Flow:
         return _Moving(pending, receives, sends)
 
     def _shares(self, stage: int, rows: Tensor, first: int) -> list[Tensor]:
-        """Return, for every rank of the group, a view of the rank's rows in one batch of `rows`.
+        """Return, for every rank of the group, a view of the rank's rows in batch `stage`.
 
-        `rows` are the rows of the part from row `first` on.
+        `rows` are rows of the part; the first of them is the part's row `first`.
         """
         batches = self._slicing.batches
         shares = (batches.share(stage, k) for k in range(batches.columns))

@@ -221,8 +221,8 @@ class RelationConv(Conv):
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Return the rows from which the layer's outputs are computed. Collective.
 
-        First come the first step's results for every relation, with the columns of the source type.
-        Then come the own rows by type, perhaps none if the layer does not read x itself.
+        The list has, for every relation, the first step's result in the width of the source type.
+        The dict has the own rows by type; it may be empty if the layer does not read x itself.
         """
         widths, relations = self.types.widths, self.types.relations
         if isinstance(self._moving, Aggregate):

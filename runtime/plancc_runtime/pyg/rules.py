@@ -144,7 +144,7 @@ class TorchRules(OverRanks):
         return torch.Size(sizes) if dim is None else sizes[dim]
 
     def _copied(self, call: Call, x: Tensor) -> Any:
-        """Return a copy of x with x's marks; ends of edges that change dtype raise InputError."""
+        """Return a copy of x with x's marks; raise InputError if the dtype of edge ends changes."""
         out = call.run()
         if isinstance(x, EdgeEnds) and out.dtype != x.dtype:
             refuse(call, calls.ENDS)

@@ -81,7 +81,8 @@ def send_lists(
 ) -> tuple[Int64Array, npt.NDArray[Any]]:
     """Send a list of numbers for every sent row; return the lists of received rows. Collective.
 
-    The list of row k is ``numbers[ptr[k]:ptr[k + 1]]``; `ptr` and `numbers` are returned.
+    The list of sent row k is ``numbers[ptr[k]:ptr[k + 1]]``. The result is such a pair (ptr,
+    numbers) for the received rows.
     """
     return finished(sending_lists(exchange, ptr, numbers, transport))
 
