@@ -196,7 +196,7 @@ def _changed(
 
 
 def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any, EdgeChanges]:
-    """Return the edges in parameter `name` of `patch`. Keys are relations; without types, None."""
+    """Return the edges in parameter `name` of `patch` by relation (key None without types)."""
     if given is not None and isinstance(given, Mapping) != (types is not None):
         has = "no types; drop the relations" if types is None else "types; give edges by relation"
         raise InputError(f"`{name}`: the plan has {has}")

@@ -29,8 +29,8 @@ class Topology:
     """The number of ranks on each node. `parse` reads the string that `str` returns.
 
     Attributes:
-        groups: Pairs (consecutive nodes, ranks on each): ((4, 8), (1, 2)) is 4 nodes of 8, 1 of 2.
-            Consecutive pairs differ in ranks.
+        groups: Pairs (consecutive nodes, ranks on each): ((4, 8), (1, 2)) stands for 4 nodes of 8
+            ranks and 1 node of 2. Consecutive pairs differ in ranks.
     """
 
     groups: tuple[tuple[int, int], ...]

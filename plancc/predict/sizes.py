@@ -40,9 +40,9 @@ class Boundary:
     def parse(cls, text: str) -> Boundary:
         """Return the `Boundary` that a string such as "16:0.5,256:1.2" or "16:0.5:12" describes.
 
-        Each point is a tuple of `points` with colons, or the name of a plan file to measure. Raises
-        InputError for another form, a negative or infinite number, or two points with the same
-        number of parts.
+        Commas separate points. A point is a tuple of `points`, joined by colons, or a plan file to
+        measure. Raises InputError for another form, a negative or infinite number, or two points
+        with the same number of parts.
         """
         points: list[tuple[int, float, float | None]] = []
         plans = []

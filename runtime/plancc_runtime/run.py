@@ -178,14 +178,14 @@ class Run:
 
     @property
     def features(self) -> torch.Tensor:
-        """Standardised features of own rows, sorted by vertex type; only before `prepare`."""
+        """Standardised features of own rows, sorted by type; readable only before `prepare`."""
         data = self._data
         x, kind = self.network.standardized(data.features, data.where), data.row_type
         return x if kind is None else x[kind.argsort(stable=True)]
 
     @property
     def outputs(self) -> Outputs:
-        """The network's outputs, to be written or scored; only after `prepare`."""
+        """The network's outputs, to be written or scored; readable only after `prepare`."""
         from plancc_runtime.outputs import Outputs
 
         return Outputs(self._task, self._learner, self._execution, self._data, self.rows)

@@ -178,7 +178,7 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
 def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
     """Return the part that `rate` would write first into `seen`, among the parts in `tied`.
 
-    These parts are equally good for v. Sets their entries of `score` to -1.
+    These parts are equally good for v. Their entries in `score` become -1.
     """
     # So the tie is broken as if the parts had been listed, and both ways give the same plan.
     for k in range(len(tied)):

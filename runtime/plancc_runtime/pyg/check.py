@@ -1,7 +1,7 @@
 """Checks that a network gives the same results on all ranks as on one rank.
 
-Both run on a small subgraph with vertices of every rank, in float64; one rank uses plain torch.
-Dropout is off, because the two runs would draw different masks.
+Both runs are on a small subgraph with vertices of every rank, in float64; the one rank uses plain
+torch. Dropout is off, because the two runs would draw different masks.
 """
 
 from __future__ import annotations

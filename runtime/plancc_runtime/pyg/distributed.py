@@ -561,8 +561,8 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
 def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
     """Remove the marks (`Mark`) of a layer's arguments; the output gets the first argument's mark.
 
-    For layers whose result for a row depends on this row only, although they call functions that
-    mix rows.
+    This suits layers whose result for a row depends on this row only, although they call functions
+    that mix rows.
     """
     x = next(iter(all_in(inputs, Mark)), None)
     return plain(inputs), given, lambda out: out if x is None else alike(out, x)
