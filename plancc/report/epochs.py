@@ -49,7 +49,7 @@ class Basis:
     ) -> Basis:
         """Return the machine and the widths for which the times of a plan are predicted.
 
-        Given `dims` and `machine` come first; recorded widths that contradict the data are ignored.
+        If given, `dims` and `machine` are used. Recorded widths that contradict the data are not.
         """
         dims_from = machine_from = "given"
         if dims is not None:

@@ -308,8 +308,8 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
 
     Parameters:
         at: Index in the CSR matrix of every row of the block; -1 if missing.
-        layer: Row pointers of the block; every nonzero's column vertex and position in the row.
-        csr: Row pointers and columns of the matrix, `BatchMask._by_vertex`, column vertices.
+        layer: Row pointers of the block; column vertex, and position in the row, of every nonzero.
+        csr: Row pointers and columns of the matrix; `BatchMask._by_vertex`; the columns' vertices.
         num_own: Number of own rows, which are the first rows of the matrix.
         number: For every row of the matrix, its index in the mini-batch.
     """
