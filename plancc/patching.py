@@ -282,8 +282,8 @@ def _edge_owners(
 ) -> Owners:
     """Return owners of the rows and nonzeros of an edge plan's changed matrix.
 
-    Old rows and nonzeros move only in rows with most new nonzeros, at most the share `max_moves` of
-    rows and nonzeros. New nonzeros start with their rows' owners.
+    Old rows and nonzeros may change owners only in the rows with the most new nonzeros; these are
+    at most the share `max_moves` of rows and nonzeros. New nonzeros start with their rows' owners.
     """
     plan, matrix = revision.plan, revision.matrix
     given, known = graph_of(plan), owners_of(plan)

@@ -204,7 +204,7 @@ class Estimate:
     def around(cls, mean: float, deviations: npt.NDArray[Any]) -> Estimate:
         """Return the mean with its confidence interval, by Student's t distribution.
 
-        `deviations` are the figures of the mini-batches less a common constant, such as 0 or a
+        `deviations` are the figures of the mini-batches minus a common constant, such as 0 or a
         value near the mean.
         """
         batches = len(deviations)

@@ -135,7 +135,7 @@ def first_line(
 
 
 def _are_both_ways(below: Sequence[IntArray]) -> bool:
-    """Whether every edge is listed in both directions; True if `below` is one array of ids."""
+    """Whether every edge is listed in both directions; True if `below` is not two arrays."""
     if len(below) != 2:
         return True
     ids, place = np.unique(np.concatenate(below), return_inverse=True)

@@ -28,7 +28,7 @@ def columns_of(**given: npt.NDArray[Any] | None) -> Columns:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WithColumns:
-    """A matrix with columns: arrays, besides its values, that have an entry for every nonzero.
+    """A matrix with further arrays, called columns, that have an entry for every nonzero.
 
     Attributes:
         columns: Arrays by name, whose first axis is the nonzeros in the matrix's order:

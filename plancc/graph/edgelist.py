@@ -420,7 +420,7 @@ def _line_from(path: StrPath, data: bytes, start: int, wanted: tuple[str, ...]) 
 
 
 def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, _Table | None]:
-    """Find the layout of an edge list; None if the text has no line of edges.
+    """Return the text of an edge list, and its layout (None if the text has no line of edges).
 
     In the returned text, a line of column names has become a comment.
     """

@@ -116,7 +116,7 @@ def _is_there(path: StrPath, entry: Format) -> bool:
 
 
 def _taken(path: StrPath, entry: Format) -> int:
-    """Estimate the memory, in bytes, to read a text file, by its header's entries or its size."""
+    """Estimate the bytes of memory to read a text file: from a count in its header, or its size."""
     assert entry.entries is not None
     claimed = getattr(entry.entries, "claimed", None)
     if claimed is not None:

@@ -74,8 +74,8 @@ class RowsOfTypes:
     Attributes:
         rows: The rows, with the whole graph's types and columns.
         first: Index of the first row.
-        whole: Whether the range is all rows. If so, sums over no nonzeros are left out to save
-            memory.
+        whole: Whether the range is all rows. If so, sums to which no nonzero adds are left out, to
+            save memory.
     """
 
     rows: Graph
@@ -110,10 +110,11 @@ class RowsOfTypes:
 
     @cached_property
     def _ends(self) -> list[tuple[IntArray, Int64Array, int]]:
-        """Sums by which values are divided: an entry for rows and, for "sym", one for columns.
+        """To which sums the nonzeros add: an entry for rows and, for "sym", one for columns.
 
-        An entry holds every nonzero's row (or column), every nonzero's index of a sum, and the
-        number of sums. A vertex has a sum for every relation that ends (or begins) at its type.
+        An entry holds the row (or column) of every nonzero, the index of the sum to which the
+        nonzero adds, and the number of sums. A vertex has a sum for every relation that ends (or
+        begins) at its type.
         """
         names = self._types.names
         found: list[tuple[IntArray, Int64Array, int]] = []

@@ -178,7 +178,7 @@ def read_npz(
 ) -> Graph:
     """Read a sparse matrix from an .npz of ``scipy.sparse.save_npz``, or from a plain archive.
 
-    Boolean matrices have no values. The graph is undirected if its pattern is symmetric. A
+    Boolean matrices are read without values. The graph is undirected if its pattern is symmetric. A
     rectangular matrix is a graph of two vertex types (`plancc.graph.union.rectangular`).
     """
     source = Source.of_file(path, "npz", "'data'")

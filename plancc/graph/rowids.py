@@ -42,9 +42,9 @@ GRAPH_IDS = ("n_id", "ids")
 def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np.intp]:
     """Return the row of every vertex, int[num_vertices].
 
-    `ids`, int or bytes[rows] from `like_ids_of`, has the id of every row, in any order. A vertex
-    without a row is an InputError; other rows are left out, and ids off by 1 are shifted, with a
-    warning.
+    `ids`, int or bytes[rows] from `like_ids_of`, has the id of every row, in any order. If a vertex
+    has no row, InputError is raised. With a warning, rows of no vertex are left out, and ids off by
+    1 are shifted.
     """
     vertices, ids = ids_of(graph), one_column(ids)
     kinds, called = ("S", "names") if are_names(vertices) else ("iu", "integers")

@@ -294,7 +294,7 @@ EXPORT = Export(
 def write_chunks(plan: Plan, folder: Path) -> None:
     """Write edges, vertex data and owners in chunks, one for each part.
 
-    Vertices are numbered as in the source.
+    Vertices are numbered as in the graph, not as in the plan.
     """
     edges, place = edges_of(plan), plan.places()
     chunks = _chunk_ptr(len(edges.source), plan.num_parts)

@@ -60,8 +60,8 @@ CLUSTER = Export(
 def write_partition(plan: Plan, folder: Path) -> None:
     """Write META.json, the maps of nodes and edges, and a folder per part.
 
-    Nodes are numbered as in the graph's source, edges by source, then target. A part has the edges
-    into its own nodes, by target, then source.
+    Nodes are numbered like the graph's vertices. Edges are numbered by source node, then by
+    target node. A part lists the edges into its own nodes, sorted by target, then by source.
     """
     import torch
 

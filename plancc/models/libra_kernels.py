@@ -200,8 +200,8 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
     """Choose the owner of every vertex: the least loaded part that holds the vertex.
 
     A vertex that no part holds takes the least loaded of all parts. Vertices choose in the order
-    `order`, and add 1 to the load of their owner. Return int32[n]; here and in `order`, a vertex
-    is numbered by its rank (see the module).
+    `order`, and add 1 to the load of their owner. Return int32[n]; here and in `order`, vertices
+    are numbered by their position in ascending order of nonzeros.
     """
     key = load * _LOAD + np.arange(len(load))
     owner = np.empty(len(order), dtype=np.int32)

@@ -82,8 +82,8 @@ class PricedForms:
     def balance_of(self, form: Form) -> Balance:
         """Return the balance of the parts in this form's plan: the given balance, if possible.
 
-        If the plan is an edge plan, which cannot balance rows, and the balance includes rows,
-        return nonzeros alone.
+        An edge plan cannot balance rows. If the given balance includes rows, such a plan balances
+        the nonzeros alone.
         """
         if form.by_rows or "rows" not in self.balance.names:
             return self.balance

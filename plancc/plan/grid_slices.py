@@ -69,9 +69,7 @@ def share_of_rank(
 def _is_held(
     place: Int64Array, grid: Grid, rank: int, part_ptr: Int64Array
 ) -> npt.NDArray[np.bool_]:
-    """Return, for each place in plan order, whether the rank has this column of A:
-    bool[len(place)].
-    """
+    """Return whether the rank has each of the columns `place` of A, numbered in plan order."""
     if grid.columns == grid.layers == 1:
         return np.ones(len(place), np.bool_)
     _, column, layer = grid.position(rank)

@@ -224,7 +224,7 @@ def input_at_hand(steps: Steps) -> Steps:
 
 
 def placed(steps: Steps) -> Steps:
-    """Return the steps, with `Linear.rows` filled in every linear map."""
+    """Return the steps, with `Linear.rows` set in every linear map."""
     found: list[LayerStep] = []
     rows = "inputs"
     for step in steps:

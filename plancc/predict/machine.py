@@ -216,7 +216,8 @@ class Overlap:
     """How much of the time of messages is hidden, because products are computed meanwhile.
 
     Attributes:
-        communication: Hidden share, 0..1, of the shorter time: of messages or own rows' product.
+        communication: Hidden share, 0..1, of the smaller of two times: the time of the messages,
+            and the time of the products of own rows.
     """
 
     communication: float = 0.0

@@ -71,7 +71,8 @@ class Report:
         on_grid: Costs of an epoch on the process grid; empty without given widths.
         types, relations: Figures of vertex types and relations; empty if parts are merged.
         links: Links by split, and rows and messages of their exchange; empty without links.
-        more: Objects that a caller adds, by name in JSON; ``facts(metrics)`` returns table rows.
+        more: Objects that a caller adds, by name in JSON; each has a method ``facts(metrics)`` that
+            returns table rows.
     """
 
     path: str

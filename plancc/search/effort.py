@@ -248,7 +248,7 @@ def _cuts(job: RowJob) -> Cuts | None:
 
 
 def _is_mesh(job: RowJob) -> bool:
-    """Whether the graph resembles a mesh, for which minimum cuts at the end of the search pay."""
+    """Whether the graph resembles a mesh: minimum cuts at the end of the search then pay off."""
     return job.kind in ("even", "dense")
 
 

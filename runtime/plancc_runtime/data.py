@@ -52,7 +52,7 @@ class LocalData:
         splits (dict of str to int64[m]): Local labelled rows of every split; "train" always exists.
         split_sizes: For every split, the number of its labelled vertices on all ranks.
         totals: Divisor of every split's mean loss: the sum of the weights of its vertices on all
-            ranks, or 1 if it is empty.
+            ranks, or 1 if the split is empty.
         replaced_masks: Splits whose masks in the plan were replaced by random masks.
         row_type (int64[num_rows] or None): Vertex type of every row, if the plan has types.
         seeds: Seed vertices of a mini-batch, if the task draws them.

@@ -65,7 +65,7 @@ def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
 
 
 def fits(topology: Topology, nodes: list[str]) -> bool:
-    """Whether ranks share a node exactly if the topology puts their parts on the same node."""
+    """Whether the ranks that share a node are those whose parts the topology puts on one node."""
     planned = planned_nodes(topology, len(nodes))
     _, found = np.unique(nodes, return_inverse=True)
     pairs = set(zip(planned.tolist(), found.tolist(), strict=True))

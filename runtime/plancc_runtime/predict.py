@@ -43,7 +43,7 @@ class Predicted(NamedTuple):
     """Figures of the file that `predict` or `score_links` has written.
 
     Attributes:
-        counts: Vertices predicted in every class; empty for real numbers or links.
+        counts: How many vertices are predicted to have each class; empty for real numbers or links.
         num_vertices: Number of rows in the file: vertices, or pairs of vertices.
         words, words_of_all: Words sent for listed vertices, and for all vertices; 0 without a list.
     """
@@ -311,7 +311,10 @@ def _vertices_of(
 
 
 def _joined(opened: Opened, description: Description, task: LearningTask, weights: str) -> Part:
-    """Return the slice with all types' vertex data joined; raise InputError if types differ."""
+    """Return the slice with the vertex data of all types joined.
+
+    Raise InputError if the plan's types do not fit the network.
+    """
     of_network, types = description.options.types, opened.header.types
     if types is None and not of_network:
         return task.joined(opened.rows, opened.name)

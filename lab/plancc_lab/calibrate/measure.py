@@ -83,7 +83,7 @@ class Effort:
         networks: Number of rows and width of every small network.
         epochs: Number of measured epochs of each network, after `WARM_UP` others.
         samples: Number of samples of each measurement, whose median counts.
-        seconds: Least seconds of a sample; if ranks share cores, at least `TURNS` are used.
+        seconds: Least seconds of a sample; `TURNS` if ranks share cores and `TURNS` is larger.
     """
 
     rows: tuple[int, ...]

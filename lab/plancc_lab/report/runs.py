@@ -1,7 +1,8 @@
 """Readers of the log and the timeline of a run.
 
-The log has a line with a JSON object for every epoch, the timeline the format of Chrome's tracing;
-docs/use/study.md lists the keys. Files may come from other programs, so every value is checked.
+The log has a line with a JSON object for every epoch; docs/use/study.md lists the keys. The
+timeline has the format of Chrome's tracing. Files may come from other programs, so every value is
+checked.
 """
 
 from __future__ import annotations

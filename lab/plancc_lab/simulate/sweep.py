@@ -69,7 +69,7 @@ def sweep(
 ) -> Sweep:
     """Return the predicted epochs of all models on all numbers of ranks.
 
-    `why` of a cell says why there is no prediction. The effort matters only to models for which
+    A `Cell` without a prediction says why in `why`. The effort matters only to models for which
     `compile` searches by default. Edge plans balance nonzeros, whatever `balance` is.
     """
     options = replace(options, dims=tuple(predictor.dims), machine=predictor.machine)

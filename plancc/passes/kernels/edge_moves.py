@@ -573,6 +573,6 @@ def _best_owner(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _strain(load: float, more: float, prices: Any) -> float:
-    """Return how much the penalty of what a part sends, or receives, rises by `more` load."""
+    """Return how much the penalty rises if what a part sends (or receives) grows by `more`."""
     cost = penalty(load + more, prices.ceiling, prices.pressure)
     return cost - penalty(load, prices.ceiling, prices.pressure)

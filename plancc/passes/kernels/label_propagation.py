@@ -43,8 +43,8 @@ def propagate(
 ) -> int:
     """Give every vertex in `order` the label to which its links have the highest total cost.
 
-    A new label must stay within `heaviest` after the move. On a tie, a vertex keeps its label, or
-    takes the lightest. Returns the number of vertices with a new label.
+    A label that gains a vertex must then weigh at most `heaviest`. On a tie, a vertex keeps its
+    label, or takes the lightest. Returns the number of vertices with a new label.
 
     Parameters:
         weight (int64[n, c]), load (int64[n, c]): Weights of vertices, and of labels (updated).

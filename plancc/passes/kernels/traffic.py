@@ -154,7 +154,7 @@ def _row_price(q: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _fee(q: int, m: int, more: int, flow: Any, tariff: Any) -> float:
-    """Return the fee of the next row (`more` is 0) or last row (-1) of the message from q to m."""
+    """Return the fee for a row of the message from q to m: the next (`more` 0) or last row (-1)."""
     at = flow.pair[0, q, m] + more
     return tariff.fees[max(0, min(at, len(tariff.fees) - 1))]
 

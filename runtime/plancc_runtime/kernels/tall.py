@@ -110,7 +110,7 @@ def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
 
 @cache
 def _compiled(name: str) -> Any:
-    """Return C function `_forward` or `_backward`; it takes a call's address (`kernels.claims`)."""
+    """Return the compiled C function of `_forward` or `_backward`."""
     return cfunc("void(CPointer(int64))")({"forward": _forward, "backward": _backward}[name])
 
 

@@ -308,8 +308,8 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
 
     Parameters:
         at: Index in the CSR matrix of every row of the block; -1 if missing.
-        layer: Row pointers of the block; every nonzero's column vertex and position in the row.
-        csr: Row pointers and columns of the matrix, `BatchMask._by_vertex`, column vertices.
+        layer: Row pointers of the block; column vertex, and position in the row, of every nonzero.
+        csr: Row pointers and columns of the matrix; `BatchMask._by_vertex`; the columns' vertices.
         num_own: Number of own rows, which are the first rows of the matrix.
         number: For every row of the matrix, its index in the mini-batch.
     """
@@ -372,9 +372,9 @@ def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
-    """Return the columns of some nonzeros, int32[m], and among them the own and the halo columns.
+    """Return the columns of some nonzeros, int32[m]; then only the own, then only the halo columns.
 
-    Own columns are below `num_rows`; halo columns are numbered from 0: int64 each.
+    The last two are int64. Own columns are below `num_rows`; halo columns are numbered from 0.
     """
     columns = np.empty(len(nonzeros), dtype=np.int32)
     for k in range(len(nonzeros)):  # a separate loop: its cache misses overlap

@@ -64,10 +64,11 @@ from plancc_runtime.workspace import empty
 
 @dataclass(frozen=True, eq=False)
 class Clones:
-    """One rank's clones.
+    """One rank's clones, which are its own rows and its leaves.
 
     Attributes:
-        block: The matrix P of the clones [own rows | leaves], with edges counted on all ranks.
+        block: The matrix P, with a row and a column per clone [own rows | leaves]. Its edge counts
+            (`Block.edges`) include the edges on other ranks.
         num_own: Number of own rows.
         trees: Exchange that sends roots and receives leaves; messages are sorted by vertex.
         diagonal (float64[clones]): Diagonal nonzero of the vertex in the plan's matrix, or 0.
@@ -91,7 +92,7 @@ class Clones:
         return replace(self, block=replace(block, edges=edges, closed_edges=edges + ~in_p))
 
     def partial(self, coefficients: str, own_only: bool) -> Block:
-        """Return the matrix P with other values, and with own rows only if `own_only`."""
+        """Return the matrix P with the values `coefficients`; only its own rows if `own_only`."""
         block = self.block
         if coefficients != "plan":
             edges = block.without_added_diagonal()

@@ -255,7 +255,7 @@ def is_end(x: Any, is_source: bool | None = None) -> TypeGuard[EdgeEnds]:
 
 
 def plain(x: Any) -> Any:
-    """Return x, in which marked tensors are plain tensors again, and messages have their values."""
+    """Return x with plain tensors instead of marked ones; message tensors are computed."""
     return changed(
         x,
         Mark,

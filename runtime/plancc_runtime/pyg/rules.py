@@ -155,8 +155,7 @@ class TorchRules(OverRanks):
     def _made(self, call: Call) -> Any:
         """Call a function that makes a tensor of given sizes.
 
-        If a size is a `Count`, the result is a `Spread`, or row numbers for an `arange` of own
-        rows.
+        If a size is a `Count`, the result is a `Spread`; for `arange`, it is row numbers.
         """
         sizes = [*call.args, call.kwargs.get("size", call.kwargs.get("repeats"))]
         flat = [k for each in sizes for k in (each if isinstance(each, list | tuple) else [each])]
