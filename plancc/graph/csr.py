@@ -289,9 +289,9 @@ def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]
 
 
 def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Memory-map the arrays of vertex data in a folder; return them and the vertex ids by name.
+    """Memory-map the arrays of vertex data in a folder; return a dict of them and the vertex ids.
 
-    The caller applies `split` and `keys`. With several vertex types, each type has such a dict.
+    The caller applies `split` and `keys`. With several vertex types, return such a dict per type.
     """
     folder = os.fspath(path)
     with input_errors(folder):

@@ -250,9 +250,10 @@ class RowJob(RefiningJob):
     def begin(
         self, how: Beginning, seed: int, share: float | None = None, more: int = 0
     ) -> Owner | None:
-        """Make a start: a partition that the search then improves. For `share` see `start`.
+        """Make a start: a partition that the search then improves. `share` is as in `start`.
 
-        `more`: number of later starts that differ only in the seed; one process may make them too.
+        `more`: number of later starts that differ only in the seed. The partitioner may compute
+        them together with this start, in one process.
         """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:

@@ -95,9 +95,10 @@ def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
 
 
 def blocks_of(width: int, *tensors: Tensor, most: int = AT_ONCE) -> Iterator[tuple[Tensor, ...]]:
-    """Yield blocks of rows, of at most `most` entries of `width` columns: views of every tensor.
+    """Yield blocks of rows: for each block, views of the rows in every tensor.
 
-    A GPU gets only one block, of all rows.
+    With `width` columns, a block has at most `most` entries. A GPU gets only one block, of all
+    rows.
     """
     whole = tensors[0].device.type != "cpu"
     step = max(1, tensors[0].shape[0] if whole else most // max(1, width))
