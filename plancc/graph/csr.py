@@ -195,7 +195,7 @@ class MappedGraph:
         return InputError(f"{os.path.join(self.folder, HEAD)}: {told}; {cure}")
 
     def numbers(self, first: int, last: int) -> npt.NDArray[np.floating] | None:
-        """Return the values of entries ``first..last-1``, all finite; None without values."""
+        """Return the values of entries ``first..last-1``; InputError unless all are finite."""
         if self.values is None:
             return None
         return as_values(self.values[first:last], os.path.join(self.folder, "values.npy"))
@@ -330,7 +330,7 @@ def write_csr(graph: Graph, folder: Path) -> None:
 
 
 def write_data(data: VertexData, folder: Path) -> None:
-    """Write vertex data into the folder of their graph, a file for every array of every type."""
+    """Write vertex data into the graph's folder: one file for each array of each vertex type."""
     every = {"": data}
     if data.by_type is not None:
         every |= {f"{data.by_type.number(name)}.": each for name, each in data.of_type.items()}

@@ -74,7 +74,7 @@ def is_listing() -> bool:
 def list_edges(
     row: IntArray, column: IntArray, relation: IntArray | None = None, values: Array | None = None
 ) -> None:
-    """Append the edges of a graph to the list of `listing`; without such a context, do nothing."""
+    """Append the edges of a graph to the list of the context `listing`; outside it, do nothing."""
     found = _listed.get()
     if found is not None:
         found.append(ListedEdges(row, column, relation, values))

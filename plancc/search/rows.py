@@ -416,7 +416,7 @@ class RowJob(RefiningJob):
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))
 
     def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """Improve owners by wide minimum cuts and local searches, for parts with few neighbours."""
+        """Improve owners by minimum cuts and local searches, if parts have few neighbours."""
         return self.refined("polished", owner, self.sweeps(rng), Sweeps.polish)
 
     def cycle(
