@@ -191,7 +191,8 @@ class RowJob(RefiningJob):
     def _first_ways(self, effort: str, more: int) -> Iterator[Callable[[], Owner | None]]:
         """Yield functions that make the search's first partition, the best way for the graph first.
 
-        All other partitioners of graphs follow, and last the built-in. For `more`, see `begin`.
+        All other partitioners of graphs follow, but not the built-in one: `first` runs it if all of
+        them fail. For `more`, see `begin`.
         """
         beginnings, seed = self.beginnings(effort), self.options.seed
         for each in beginnings:

@@ -41,7 +41,7 @@ def linear(
 def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return x for one operation, and x or its distinct rows `rows` for another operation.
 
-    The backward pass adds one gradient to the other in place: no other code may keep them.
+    The backward pass adds one gradient to the other in place, so no other code may keep either.
     """
     if x.requires_grad:
         return _Fork.apply(x, rows)
