@@ -192,10 +192,7 @@ def edge_keys(graph: Graph, row: IntArray, column: IntArray) -> Int64Array:
 
 
 def link_keys(pair: Array, graph: Graph) -> Int64Array:
-    """Return a number for every pair of vertices, int64[m].
-
-    If the graph is undirected, pairs (u, v) and (v, u) have the same number.
-    """
+    """Return a number for every pair, int64[m]; if undirected, (u, v) and (v, u) have the same."""
     source, target = pair.astype(np.int64)
     if not graph.directed:
         source, target = np.minimum(source, target), np.maximum(source, target)

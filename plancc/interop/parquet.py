@@ -306,10 +306,7 @@ def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None
 
 
 def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDArray[Any]:
-    """Return the numbers of a column, as a matrix if the column holds lists.
-
-    If `of_ids` is true, a column of text gives an array of ids.
-    """
+    """Return a column's numbers, as a matrix if it holds lists; if `of_ids`, read text as ids."""
     kind, rows = column.type, len(column)
     if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or (
         arrow.types.is_fixed_size_list(kind)

@@ -48,10 +48,7 @@ from plancc_runtime.pyg.trees import all_in, changed
 
 
 class TorchRules(OverRanks):
-    """Context manager in which torch functions follow this module's rules for marked tensors.
-
-    Tensors with rows of a graph that is spread over ranks are marked (`Spread`).
-    """
+    """Context manager: torch functions on marked tensors (`Mark`) follow this module's rules."""
 
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
