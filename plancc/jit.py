@@ -337,7 +337,7 @@ class KernelCache:
 class _CompiledVersion(CompileResult):
     """A compiled version of a kernel, which keeps references only to functions that use constants.
 
-    numba imports the module of every function in a reference; other functions do not need theirs.
+    For every reference, numba imports a module; functions without constants need no module.
     """
 
     def _find_referenced_environments(self) -> list[Any]:

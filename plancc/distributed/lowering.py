@@ -92,9 +92,9 @@ def _own_rows(
 ) -> Any:
     """Fetch the rows of this rank's parts. Collective.
 
-    The rows are in plan order, and columns are places in plan order. Returns row_ptr, int64[n + 1]
-    (undefined for rows of other ranks), columns, int32, values, and the share's other arrays with
-    an entry for every nonzero.
+    The rows are in plan order, and columns are places in plan order. Returns row_ptr, int64[n + 1],
+    which is undefined for rows of other ranks; the columns, int32; the values; and the share's
+    other arrays that have an entry for every nonzero.
     """
     own = position[share.first : share.last]
     order = np.argsort(own, kind="stable")

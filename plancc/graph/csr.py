@@ -196,7 +196,7 @@ class MappedGraph:
         return InputError(f"{os.path.join(self.folder, HEAD)}: {told}; {cure}")
 
     def numbers(self, first: int, last: int) -> npt.NDArray[np.floating] | None:
-        """Return the values of entries ``first..last-1``, all finite; None without values."""
+        """Return the values of entries ``first..last-1``; InputError unless all are finite."""
         if self.values is None:
             return None
         return as_values(self.values[first:last], os.path.join(self.folder, "values.npy"))
@@ -290,9 +290,9 @@ def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]
 
 
 def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Memory-map the arrays of vertex data in a folder; return them and the vertex ids by name.
+    """Memory-map the arrays of vertex data in a folder; return a dict of them and the vertex ids.
 
-    The caller applies `split` and `keys`. With several vertex types, each type has such a dict.
+    The caller applies `split` and `keys`. With several vertex types, return such a dict per type.
     """
     folder = os.fspath(path)
     with input_errors(folder):
@@ -331,7 +331,7 @@ def write_csr(graph: Graph, folder: Path) -> None:
 
 
 def write_data(data: VertexData, folder: Path) -> None:
-    """Write vertex data into the folder of their graph, a file for every array of every type."""
+    """Write vertex data into the graph's folder: one file for each array of each vertex type."""
     every = {"": data}
     if data.by_type is not None:
         every |= {f"{data.by_type.number(name)}.": each for name, each in data.of_type.items()}

@@ -284,7 +284,7 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
 
 @njit(cache=True, nogil=True)
 def format_lines(ptr: npt.NDArray[np.int64], values: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
-    """Return a text, uint8[bytes], whose line k is ``values[ptr[k]:ptr[k + 1]]``, with blanks."""
+    """Return a text, uint8[bytes]; line k is ``values[ptr[k]:ptr[k + 1]]``, separated by blanks."""
     # written from its end, since the last digit comes first; unwritten pages take no memory
     text = np.empty(21 * len(values) + len(ptr), np.uint8)
     k = len(text)

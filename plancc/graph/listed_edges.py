@@ -74,7 +74,7 @@ def is_listing() -> bool:
 def list_edges(
     row: IntArray, column: IntArray, relation: IntArray | None = None, values: Array | None = None
 ) -> None:
-    """Append the edges of a graph to the list of `listing`; without such a context, do nothing."""
+    """Append the edges of a graph to the list of the context `listing`; outside it, do nothing."""
     found = _listed.get()
     if found is not None:
         found.append(ListedEdges(row, column, relation, values))
@@ -193,7 +193,7 @@ def edge_keys(graph: Graph, row: IntArray, column: IntArray) -> Int64Array:
 
 
 def link_keys(pair: Array, graph: Graph) -> Int64Array:
-    """Return a number for every pair, int64[m], equal for both directions if undirected."""
+    """Return a number for every pair, int64[m]; if undirected, (u, v) and (v, u) have the same."""
     source, target = pair.astype(np.int64)
     if not graph.directed:
         source, target = np.minimum(source, target), np.maximum(source, target)

@@ -296,8 +296,8 @@ def _names_in(
 ) -> dict[str, str]:
     """Return the name of each array of vertex data in the source, by key in `SOURCE_KEYS`.
 
-    Unless `weights` is None, vertex weights must have `weights` rows: other arrays may be edge
-    weights.
+    If `weights` is not None, only arrays with `weights` rows count as vertex weights, since others
+    may be edge weights.
     """
     called = dict[str, str]()
     for key in SOURCE_KEYS:

@@ -306,7 +306,7 @@ def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None
 
 
 def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDArray[Any]:
-    """Return a column's numbers, a matrix if it holds lists, or its text as ids if `of_ids`."""
+    """Return a column's numbers, as a matrix if it holds lists; if `of_ids`, read text as ids."""
     kind, rows = column.type, len(column)
     if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or (
         arrow.types.is_fixed_size_list(kind)

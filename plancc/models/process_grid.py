@@ -267,7 +267,7 @@ class MopModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Return the model's options for one group of ranks, then for each larger possible number.
+        """Return the model's options for one group of ranks, then for each larger number of groups.
 
         A group has two ranks or more. If there are several groups, plancc searches for the rows of
         every group.

@@ -251,9 +251,10 @@ class BatchSource:
         return sum(len(np.unique(batch.block(k).columns)) for k in range(batch.num_blocks))
 
     def exact(self, weights: npt.NDArray[np.int64]) -> tuple[Hypergraph, Inclusion] | None:
-        """Return the column nets of the matrix, and the sampler's probabilities; None if not known.
+        """Return the column nets of the matrix, and the sampler's probabilities, or None.
 
-        Nets have only the vertices that mini-batches can include; `weights` are the vertex weights.
+        The result is None if the probabilities are not known. Nets have only the vertices that
+        mini-batches can include; `weights` are the vertex weights.
         """
         indptr, indices = self.population.pattern
         most = 1 + int(np.bincount(indices, minlength=1).max(initial=0))

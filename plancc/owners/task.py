@@ -176,7 +176,8 @@ class Ownership:
         limits: Limits of the parts; None if they are not known.
         others: Other owners, at least as balanced. After renumbering, or with a node-aware
             exchange, their epochs may be quicker.
-        grid, topology: The process grid, or the topology, that model auto chose; None without.
+        grid, topology: The process grid, and the topology, that model auto chose; None if it chose
+            none.
     """
 
     owners: Owners

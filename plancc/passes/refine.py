@@ -243,7 +243,7 @@ class _RefineTraffic(RefineVolume, ABC):
         """Return the prices of traffic, which are proportional to `strength`."""
 
     def _held(self, value: float) -> Tariff | None:
-        """Return prices at which the objective hardly exceeds `value`; None if there are none."""
+        """Return prices that hinder moves which raise the objective above `value`, or None."""
         return None
 
     def _goal(self, problem: Hypergraph, context: Context) -> Goal:

@@ -126,7 +126,7 @@ class ConvOptions:
         return found
 
     def _transposed(self, forward: Steps) -> Steps:
-        """Return steps equivalent to `forward`, whose adjoints make up the backward pass."""
+        """Return steps with the result of `forward`; the backward pass runs their adjoints."""
         return forward
 
     def with_order(self, order: str) -> Self:

@@ -23,7 +23,7 @@ from plancc.plan.rank_parts import RankParts
 
 
 def with_grid(plan: Plan, grid: Grid) -> Plan:
-    """Return the plan of a process grid, with the tables of the row plan `plan`."""
+    """Return the plan of a process grid: the row plan `plan` with another header."""
     if plan.header.layout != "row" or plan.num_parts != grid.num_parts:
         raise InputError(
             f"grid '{grid}' needs a row plan of {grid.num_parts} parts, but this plan has "

@@ -61,9 +61,7 @@ class Routed(Exchange):
         return Routed(self.receive, self.send, self.route, not self.from_owners)
 
     def renumbered(self, sent: IntArray | None = None, received: IntArray | None = None) -> Routed:
-        """Renumber rows as `Exchange.renumbered` does, including the own rows that are sent in
-        hops.
-        """
+        """Renumber rows as `Exchange.renumbered` does, and also the own rows in `route`."""
         new, own = super().renumbered(sent, received), sent if self.from_owners else received
         route = self.route if own is None else self.route.renumbered(own)
         return Routed(new.send, new.receive, route, self.from_owners)

@@ -309,7 +309,7 @@ def order_of(place: Place) -> tuple[int, int, int]:
 def _shaped(
     shape: str, ring: Callable[[], Float64Array], tree: Callable[[], Float64Array]
 ) -> Float64Array:
-    """Return the time by algorithm `shape`: "ring", "tree", or "auto" for the shorter time."""
+    """Return `ring()` or `tree()`, as `shape` says; for "auto", their elementwise minimum."""
     if shape == "auto":
         return np.minimum(ring(), tree())
     return ring() if shape == "ring" else tree()

@@ -86,9 +86,9 @@ class Boundary:
 
 
 def _power_law(parts: Sequence[int], values: Sequence[float], at: int) -> float:
-    """Return the function value at `at`, by a line through the two nearest points in logarithms.
+    """Return the value at `at` of the power law through the two nearest points (parts, value).
 
-    If one of the two values is 0, the value itself is linear in the logarithm of the argument.
+    If one of the two values is 0, the value is a linear function of the logarithm of `at` instead.
     """
     if len(parts) == 1:
         return values[0]
@@ -144,7 +144,7 @@ def tables_of_sizes(
     grid: Grid | None = None,
     boundary: Boundary | None = None,
 ) -> Tables:
-    """Return `Tables` of equal parts; without `boundary`, with a random matrix's halo rows."""
+    """Return `Tables` of equal parts, by default with the halo rows of a random matrix."""
     tables = even_tables(name, sizes.vertices, sizes.nonzeros, num_parts, grid)
     if not sends_rows(grid):
         return tables

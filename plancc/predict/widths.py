@@ -25,7 +25,7 @@ class DataWidths:
     Attributes:
         features: Number of columns of the features; None if there are no features.
         classes: Number of classes of the labels or targets; None if there are neither.
-        excess: Why one output per class is wrong (too many for the vertices), or "".
+        excess: Message if there are too many classes for the number of vertices, else "".
     """
 
     features: int | None = None
@@ -73,7 +73,7 @@ class DataWidths:
 
     @classmethod
     def _from_labels(cls, features: int | None, labels: npt.NDArray[np.int32] | None) -> DataWidths:
-        """Return the widths of data that have only labels or features, not the array `targets`."""
+        """Return the widths for features and labels, if the data have no array `targets`."""
         if labels is None:
             return cls(features or None)
         classes = int(labels.max(initial=-1)) + 1

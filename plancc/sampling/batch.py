@@ -26,7 +26,7 @@ class Population:
         indptr, indices (int64[num_vertices + 1], int32[num_nonzeros], or None): Pattern of the
             normalised matrix, columns ascending; None if the sampler does not need it.
         train_mask (bool[num_vertices], or None): Training mask, if the vertex data has a mask.
-        clusters (int32[num_vertices], or None): Number of every vertex's cluster, at least 0.
+        clusters (int32[num_vertices], or None): Cluster of every vertex; clusters count from 0.
     """
 
     num_vertices: int

@@ -182,7 +182,7 @@ class EdgeJob(RefiningJob):
         yield from self._rows_first()
 
     def assigned(self) -> Member:
-        """Return owners for a matrix that the model does not suit, by libra or by rows."""
+        """Return owners for a matrix that the model does not suit, from libra or `from_rows`."""
         if not self.combines or self.options.capacities is not None:
             return self.from_rows(self.options.seed)
         begin, matrix, options = wall_seconds(), self.matrix, self.options

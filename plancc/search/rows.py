@@ -191,7 +191,8 @@ class RowJob(RefiningJob):
     def _first_ways(self, effort: str, more: int) -> Iterator[Callable[[], Owner | None]]:
         """Yield functions that make the search's first partition, the best way for the graph first.
 
-        All other partitioners of graphs follow, and last the built-in. For `more`, see `begin`.
+        All other partitioners of graphs follow, but not the built-in one: `first` runs it if all of
+        them fail. For `more`, see `begin`.
         """
         beginnings, seed = self.beginnings(effort), self.options.seed
         for each in beginnings:
@@ -250,9 +251,10 @@ class RowJob(RefiningJob):
     def begin(
         self, how: Beginning, seed: int, share: float | None = None, more: int = 0
     ) -> Owner | None:
-        """Make a start: a partition that the search then improves. For `share` see `start`.
+        """Make a start: a partition that the search then improves. `share` is as in `start`.
 
-        `more`: number of later starts that differ only in the seed; one process may make them too.
+        `more`: number of later starts that differ only in the seed. The partitioner may compute
+        them together with this start, in one process.
         """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:
@@ -415,7 +417,7 @@ class RowJob(RefiningJob):
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))
 
     def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """Improve owners by wide minimum cuts and local searches, for parts with few neighbours."""
+        """Improve owners by minimum cuts and local searches, if parts have few neighbours."""
         return self.refined("polished", owner, self.sweeps(rng), Sweeps.polish)
 
     def cycle(

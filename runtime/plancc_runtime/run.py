@@ -327,7 +327,7 @@ class Run:
         return Measure(*figures, volume, len(result.steps))
 
     def _see(self, scores: Scores, epoch: int) -> None:
-        """Record the followed validation value (see `_followed`) after `epoch` epochs, if any."""
+        """Record the validation value after `epoch` epochs (`_followed`), if the run has one."""
         if self._validated:
             self._best.see(self._followed(scores), epoch, self._learner.network)
 

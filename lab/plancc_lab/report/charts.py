@@ -225,7 +225,8 @@ def matrix(
 ) -> Chart:
     """Return a picture of the nonzeros of a matrix.
 
-    `texts` are `what` and `note` of the chart; lines are drawn before rows and columns `borders`.
+    `texts` are `what` and `note` of the chart. A line is drawn before each row, and before each
+    column, whose index is in `borders`.
     """
     (axes,) = panels_of(SQUARE, SQUARE + 0.4)
     _pixels(axes, density, span_of([density]), "a pixel")

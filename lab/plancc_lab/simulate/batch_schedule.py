@@ -59,7 +59,7 @@ class Bits:
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
         """Return how many words tell owners which halo rows a block needs.
 
-        The result has two entries: summary words, and words of bits.
+        The result has two entries. The first counts summary words; the second counts words of bits.
         """
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 

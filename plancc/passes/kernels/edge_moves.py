@@ -71,7 +71,7 @@ class Prices(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
-    """Compute the tolls of part q in rows `BURDEN` to `INTO` of `toll`, float64[6, num_parts]."""
+    """Compute the costs and loads of part q: rows `BURDEN` to `INTO` of `toll`, column q."""
     # Loads of both sides: OUT and INTO; their excess over the ceiling gives GIVE and TAKE.
     load = float(state.sums[q])
     nonzero = prices.nonzero * prices.scale[q]

@@ -50,8 +50,8 @@ def _is_wide(v: int, e: int, nets: Any, state: Any) -> bool:
 def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, seen: Any) -> Any:
     """Compute upper bounds on the cost saved by moving v to each part; return num and base.
 
-    The bound is ``base + score[q]`` for q in ``seen[:num]``, else `base`. The caller resets `score`
-    and `touched`.
+    The bound is ``base + score[q]`` for a part q in ``seen[:num]``, and `base` for all other parts.
+    The caller resets `score` and `touched`.
     """
     here, base, num = state.owner[v], 0.0, 0
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):

@@ -142,8 +142,8 @@ def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
 
     Returns:
         ptr (int64[num + 1]): Offsets of the links of every cluster.
-        ends (int32[num_links]): Cluster where every link ends; empty if there are more than `most`.
-        cost (int64[num_links]): Total costs of the links.
+        ends (int32[num_links]): Cluster where every link ends.
+        cost (int64[num_links]): Total costs of the links. Both are empty for over `most` links.
     """
     start, members = members_of(num, label)
     ptr = count_between(start, members, links, label)

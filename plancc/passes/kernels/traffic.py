@@ -48,7 +48,8 @@ class Tariff(NamedTuple):
     """Prices of traffic, as in the formula at the top of this module.
 
     Attributes:
-        row, message: Load that a row, and a message, adds to the sender's and the receiver's side.
+        row: Load that a row adds to the sent side of one part, and to the received side of another.
+        message: Load that a message adds to the same two sides.
         ceiling, pressure: Load above which a side has a cost, and the price of the excess.
         fees (float64[m], m at least 1): Fee of row k of a message. Further rows have the last fee.
     """

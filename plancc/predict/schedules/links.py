@@ -1,7 +1,7 @@
 """Link prediction in an epoch: rows and numbers that are sent, and the work of the decoder.
 
-Words are exact for epoch 0 of a run with the same seed, whose negatives (drawn pairs of vertices)
-are the same; other epochs send about as many.
+Words are exact for epoch 0 of a run with the same seed, because it draws the same negatives (random
+pairs of vertices). Other epochs send about as many words.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class LateFolds(FullBatch):
             sums.finish()
 
     def figures(self, network: Network) -> Figures:
-        """Return the mean number of words per epoch, over a cycle in which every bin is sent once.
+        """Return the mean number of words per epoch over a cycle: one turn of each bin of vertices.
 
         With the pass `constant`, partial sums of features are not counted. Other passes change
         nothing, since no gradients of rows are sent.

@@ -152,7 +152,7 @@ class _RowRange:
 
 @cache
 def _compiled(dtype: torch.dtype) -> Any:
-    """Return the C function of the product; its argument is a call's address (`kernels.claims`)."""
+    """Return the C function of the product; it gets the address of a call (`kernels.claims`)."""
     return cfunc("void(CPointer(int64))")(_product32 if dtype == torch.float32 else _product64)
 
 

@@ -389,12 +389,12 @@ class _Turns:
 
 
 class DelayedSums:
-    """Exchanges partial sums and totals of one layer, which are used r (the delay) epochs later.
+    """Exchanges partial sums and totals of one layer; they are used r (the delay) epochs later.
 
-    See Md et al. 2021, Algorithm 4.
+    See Md et al. 2021, Algorithm 4. A root is a vertex on its owner, a leaf its copy on a rank.
 
     Parameters:
-        returns: Whether roots send totals back; no layer after the last reads the leaves' rows.
+        returns: Whether roots send totals to leaves. The last layer needs none.
         constant: Whether the partial sums never change, and are sent only once.
     """
 

@@ -204,7 +204,7 @@ class Flow:
         return [rows[a - first : b - first] for a, b in shares]
 
     def _pieces(self, flat: Tensor, num_rows: int) -> list[Tensor]:
-        """Return a view of a flat buffer per process column: Tensor[num_rows, its columns]."""
+        """Return a flat buffer's views, one per process column: Tensor[num_rows, columns of H]."""
         return [
             flat[num_rows * c.start : num_rows * c.stop].view(num_rows, c.stop - c.start)
             for c in self._slices

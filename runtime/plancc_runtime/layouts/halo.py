@@ -126,9 +126,9 @@ class RowMover(ABC, Generic[M]):
 
     @abstractmethod
     def arriving(self, pieces: Sequence[Any], buffers: M) -> Iterator[tuple[Any, Tensor]]:
-        """Yield the pieces of a block in their order, each with its rows as soon as these arrive.
+        """Yield the pieces of a block in their order, each with the rows that it reads.
 
-        The round ends after the last piece.
+        A piece is yielded as soon as its rows arrive. The last piece ends the forward round.
         """
 
     @abstractmethod

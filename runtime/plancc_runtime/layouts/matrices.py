@@ -215,7 +215,7 @@ def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Re
 def halo_pieces(
     messages: range, at: slice, transposed: csr_matrix, resources: Resources
 ) -> tuple[BlockPiece, BlockPiece]:
-    """Return the piece of the halo columns `at` of some messages, and the transposed piece.
+    """Return the piece of the halo columns `at`, which `messages` bring, and its transpose.
 
     The first piece stores only the rows that have nonzeros. `transposed` is csr_matrix[halo rows of
     the piece, local rows].

@@ -140,7 +140,7 @@ class TypedBlock:
     def inputs_of(self, name: str, received: BoolArray, transport: Transport) -> Block:
         """Return a block of own rows of the type `name` and halo rows `received`, without nonzeros.
 
-        Collective. The exchange is direct.
+        Collective. Messages of the block go directly to the rank that reads the rows.
         """
         block, own = self.block, self._own_columns(name)
         column = places(np.append(own, received))

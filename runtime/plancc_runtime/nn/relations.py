@@ -212,8 +212,8 @@ class RelationConv(Conv):
     ) -> Tensor | None:
         """Return the output rows of type `name`, or None if all their entries are 0.
 
-        `_rows` returns `moved`, which has a tensor for every relation, and the own rows by type;
-        `own` is the own rows of type `name`, if there are any.
+        `moved` has a tensor for every relation, and `own` has the own rows of type `name`, if any.
+        Both come from `_rows`.
         """
 
     def _rows(

@@ -269,7 +269,7 @@ class Distributed(nn.Module):
         return made
 
     def kinds_of(self, named: Mapping[Any, Any]) -> list[ArgumentKind]:
-        """Return the kind of each tensor in the arguments, the same on all ranks. Collective.
+        """Return the kind of each tensor in the arguments; all ranks get the same. Collective.
 
         A shape that fits a kind only on some ranks fits by chance, and does not count.
         """

@@ -48,7 +48,7 @@ from plancc_runtime.pyg.trees import all_in, changed
 
 
 class TorchRules(OverRanks):
-    """Context manager in which torch functions on marked tensors follow this module's rules."""
+    """Context manager: torch functions on marked tensors (`Mark`) follow this module's rules."""
 
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
