@@ -167,7 +167,7 @@ def list_marked(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def count_marked(bitmap, part_ptr, rows, messages):  # type: ignore[no-untyped-def]
-    """Clear a bitmap over plan order; return the numbers of marked rows and of their owners.
+    """Clear a bitmap over plan order; return how many rows it marked, and how many parts own them.
 
     Each part's marked rows are added to `rows`, and 1 to `messages` for each part with marked rows.
     """

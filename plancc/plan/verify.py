@@ -26,8 +26,8 @@ def verify_file(path: str | PathLike[str], against: Graph | None = None) -> list
     Parameters:
         path: The plan file.
         against: The graph from which the plan was compiled. The matrix of the plan must be the
-            normalised matrix of this graph, without the edges that link prediction uses only as
-            links.
+            normalised matrix of this graph, without the edges that link prediction takes out of
+            the matrix: validation and test links, and perhaps some training links.
 
     Returns:
         The names of the checks that were made.

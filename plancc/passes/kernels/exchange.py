@@ -88,7 +88,7 @@ def _link(v: int, q: int, chain: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def give(v: int, there: int, chain: Any, nets: Any, state: Any) -> None:
-    """Move vertex v to part `there`; `chain` has a linked list of vertices per part: update it."""
+    """Move vertex v to part `there`, and to this part's linked list in `chain` (`Chains`)."""
     here = state.owner[v]
     # Unlink v from the list of its part.
     left, right = chain.before[v], chain.after[v]

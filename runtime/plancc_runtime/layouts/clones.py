@@ -109,7 +109,7 @@ class Clones:
         return block
 
     def own_coefficients(self, coefficients: str) -> npt.NDArray[np.float64] | None:
-        """Return s of the module's formula for z: float64[clones]; None if z is P h alone."""
+        """Return the factors s in z = P h + s h (see module): float64[clones]; None: z = P h."""
         leaf = np.arange(len(self.diagonal)) >= self.num_own
         if coefficients == "plan":
             return np.where(leaf, self.diagonal, 0)

@@ -79,7 +79,7 @@ class Directory:
     def _split_by_home(
         self, values: npt.NDArray[Any], vertices: npt.NDArray[np.integer]
     ) -> list[npt.NDArray[Any]]:
-        """Split `values`, one for each of the ascending vertices, by the rank that stores it."""
+        """Split `values`, one per vertex, by the ranks that store the vertices, which ascend."""
         bounds = np.arange(1, self._transport.size) * self._range
         return np.split(values, np.searchsorted(vertices, bounds))
 
