@@ -173,7 +173,7 @@ def _left_to_do(found: Ownership, job: _Rows) -> str:
     """Return "refine" or "rebalance" if a partitioner's owners need this step, else "".
 
     Owners are refined if the partitioner cannot minimise the objective. But if the user gives a
-    number of mini-batches to sample, the owners stay as Demirci et al. 2022 define them.
+    number of mini-batches to sample, the partitioner's owners stay, as in Demirci et al. 2022.
     """
     if found.how["partitioner"] == TRIVIAL:
         return ""

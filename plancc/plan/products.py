@@ -68,7 +68,7 @@ class Multiply(Step):
     """Multiply a block of the matrix, or its transpose, by the source.
 
     A program's first product overwrites the target; later products add to it. If ranks share the
-    block, each of its pieces is broadcast before its product.
+    block, each piece of the block is broadcast before the product with this piece.
     """
 
     transposed: bool = False

@@ -1,4 +1,4 @@
-"""Payback: the number of epochs after which shorter epochs have saved the time of a search."""
+"""Payback: the number of epochs after which a search has saved as much time as it took."""
 
 from __future__ import annotations
 

@@ -430,8 +430,8 @@ def _stuck(  # type: ignore[no-untyped-def]
 def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
     """Change the owners of vertices in `order` where the cost falls; return how many changed.
 
-    If it helps, the nonzeros of the vertex's row and column move out of its old part too. Fees of
-    messages are ignored.
+    If it helps, nonzeros of the vertex's row and column leave the old part too. Fees of messages
+    are ignored.
     """
     n, num_parts = len(state.owner), len(state.sums)
     toll = _tolls(state, prices)

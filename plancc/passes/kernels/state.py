@@ -110,7 +110,7 @@ def must_stay(v: int, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def last_slot(e: int, state: Any) -> int:
-    """Return the end of net e's slots, which begin at ``slot_ptr[e]``. The count may be 0 in some."""
+    """Return the end of net e's slots, which begin at ``slot_ptr[e]``. Some may have count 0."""
     start = state.slot_ptr[e]
     dense = state.slot_ptr[e + 1] - start == len(state.sums)
     return start + (len(state.sums) if dense else state.spread[e])

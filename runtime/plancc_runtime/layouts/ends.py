@@ -58,9 +58,10 @@ class Ends:
 
 
 class Directory:
-    """Directory of the rank and local row of every vertex; each rank stores a range of vertices.
+    """Directory of the rank and local row of every vertex.
 
-    The constructor is collective. `vertices` has the vertex of every own row.
+    Each rank stores the entries of a range of vertices. The constructor is collective; `vertices`
+    has the vertex of every own row.
     """
 
     def __init__(

@@ -32,8 +32,8 @@ class LinkBatch(Seeds):
     negative counts as much as a link.
 
     Attributes:
-        ends: Links, then negatives, whose sources are own rows. A row in `rows` has its position
-            there as its number; received targets follow.
+        ends: Links, then negatives, whose sources are own rows. Rows are numbered by their
+            positions in `rows`; received targets follow.
         num_links: Number of links in `ends`.
         apart (int64[2, k] or None): Nonzeros that blocks leave out: row, and vertex of the column.
     """
