@@ -37,7 +37,7 @@ class Rules(NamedTuple):
 
     Attributes:
         limit (float64[num_parts, num_constraints]): Largest weights of the parts.
-        unit (float64[num_parts, num_constraints]): Overload of one unit of weight above the limit.
+        unit (float64[num_parts, num_constraints]): Overload per unit of weight above the limit.
         share: Smallest share of the giving part's overload that an exchange must remove.
         tries: Largest number of parts that are tried as partners in an exchange.
     """

@@ -1,7 +1,7 @@
 """Links of mini-batches for link prediction.
 
-The owner of a link's source has the link, and gets the target's row from its owner. The seed
-vertices of a mini-batch are the ends of its links and of its negatives.
+The owner of a link's source has the link, and gets the target's row from the target's owner. The
+seed vertices of a mini-batch are the ends of its links and of its negatives.
 """
 
 from __future__ import annotations
