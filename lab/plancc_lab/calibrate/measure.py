@@ -277,7 +277,8 @@ class _Watch:
     def seconds(self, *cycles: Sequence[Callable[[], None]]) -> Array:
         """Return, for every list of functions, the mean seconds of one call. Collective.
 
-        Samples of the lists alternate. The results are medians over samples, and means over ranks.
+        Samples of the lists are taken in turn. The results are means over the ranks' medians of
+        samples.
         """
         repeats = []
         for cycle in cycles:

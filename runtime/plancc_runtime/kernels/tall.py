@@ -69,7 +69,7 @@ def backward(
     Parameters:
         out (Tensor[m, d_out], optional): The result if it was rectified, else None.
         of_x (Tensor[m, d_in], optional): Memory for the gradient of x.
-        masked (Tensor[m, d_out], optional): Memory for g where `out` is positive, else 0.
+        masked (Tensor[m, d_out], optional): Memory for g with 0 wherever `out` is not positive.
     """
     x, g = x.contiguous(), g.contiguous()
     turned = weight if of_x is None else weight.T.contiguous()  # only the gradient of x reads it

@@ -363,7 +363,8 @@ class _Turns:
     """Rows that the vertices of one bin have received in one layer, and rows in flight.
 
     Attributes:
-        up, down: Buffers: partial sums to roots (own rows), totals to leaves (copies); or None.
+        up, down: Buffers of partial sums that go to roots (own rows), and of totals that go to
+            leaves (copies); or None.
         sums (Tensor[roots, width] or None): Added to the roots' rows; None until sums arrive.
         totals (Tensor[leaves, width] or None): Replace the leaves' rows; None until totals arrive.
         next_sums, next_totals: Received rows that replace `sums` and `totals` at the next turn.
