@@ -344,7 +344,7 @@ def with_rows_placed(
 
 
 def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
-    """Return the provenance entries that stay valid if the owners change, without `stale` ones."""
+    """Return the provenance entries, except `stale`, that stay valid if the owners change."""
     stale = (*stale, *EXPECTATION_ENTRIES, *RECORDED)
     return {
         name: value

@@ -149,7 +149,7 @@ def found_by_search(result: SearchResult, task: Task) -> Ownership:
 
 
 def _versions(tried: Sequence[Trial]) -> str:
-    """Return names and versions of the partitioners whose names begin a step in `tried`."""
+    """Return names and versions of the partitioners that made the steps in `tried`."""
     names = dict.fromkeys(trial.step.split()[0] for trial in tried)
     used = [name for name in names if name in PARTITIONERS]
     return ", ".join(f"{name} {PARTITIONERS[name].version()}".strip() for name in used)

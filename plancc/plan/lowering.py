@@ -143,7 +143,7 @@ def _lower_rows(
 def lowered_parts(
     part_ptr: Int64Array, row_ptr: Int64Array, first: int, last: int, column: Any, value: Any
 ) -> tuple[Int32Array, ...]:
-    """Give the columns of parts first..last-1 local numbers; list the messages to these parts.
+    """Give the columns of parts first..last-1 local numbers, and list the messages to these parts.
 
     Returns the received rows, as local numbers at their sender; then length, receiver and sender of
     every message, sorted by receiver.
@@ -181,7 +181,7 @@ def _permute(indptr, indices, values, position, row_ptr, first, last, column, va
 
 @njit(cache=True, nogil=True)
 def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
-    """Give the columns of parts first..last-1 local numbers; list the messages to these parts.
+    """Give the columns of parts first..last-1 local numbers, and list the messages to these parts.
 
     Returns length, receiver and sender of every message; `halo_row` gets the received rows, as
     local numbers at their sender. `local` (int32[n]) is scratch memory.

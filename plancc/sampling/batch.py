@@ -69,7 +69,7 @@ class BatchLayer:
         rows (int32[m]): Rows, ascending.
         ptr (int64[m + 1]), columns (int32[ptr[-1]]): Unique and ascending columns of every row: row
             ``rows[k]`` keeps ``columns[ptr[k]:ptr[k + 1]]``.
-        places (int32[ptr[-1]] or None): Position of every kept nonzero among all of its row.
+        places (int32[ptr[-1]] or None): Position of every kept nonzero in the matrix's row.
         factors (float64[ptr[-1]] or None): Factor of every kept nonzero, never 0. In a batch that
             is `listed`, neither `places` nor `factors` may be None.
     """

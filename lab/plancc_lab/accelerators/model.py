@@ -83,7 +83,7 @@ class MemoryTraffic:
 
     Attributes:
         slice_width: Number of columns of H that are processed together.
-        features, adjacency, outputs: Bytes of H, of A, and of the outputs with their mask.
+        features, adjacency, outputs: Bytes of H, of A, and of Z with its mask.
     """
 
     slice_width: int
@@ -102,7 +102,7 @@ class AcceleratorEstimate:
 
     Attributes:
         features, adjacency: Bytes of H, and of A, that are read from memory.
-        outputs: Bytes of the outputs and of their mask that are read or written.
+        outputs: Bytes of Z and of the mask that are read or written.
         compute_seconds, memory_seconds: Seconds of the adders alone and of the memory alone.
         seconds: Seconds in total; adders and memory may overlap.
     """

@@ -80,7 +80,10 @@ class Directory:
     def _split_by_home(
         self, values: npt.NDArray[Any], vertices: npt.NDArray[np.integer]
     ) -> list[npt.NDArray[Any]]:
-        """Split `values`, one per vertex, by the ranks that store the vertices, which ascend."""
+        """Split `values` by the rank that stores each value's vertex.
+
+        `vertices` has the vertex of every value, ascending.
+        """
         bounds = np.arange(1, self._transport.size) * self._range
         return np.split(values, np.searchsorted(vertices, bounds))
 
