@@ -58,7 +58,7 @@ def verify(plan: Plan, against: Graph | None = None, *, path: str = "") -> list[
 
 
 def _difference_of_links(plan: Plan, graph: Graph) -> str:
-    """Compare like `_difference`, without edges that the plan uses only as links.
+    """Return the result of `_difference` without the edges that the plan uses only as links.
 
     These are validation and test links, and training links taken out of the matrix
     (``disjoint_train_ratio``).

@@ -101,8 +101,8 @@ class PointToPoint(Transfer):
     Attributes:
         width (int or int64[num_ranks]): Columns of a row (`plancc.plan.words.RowMessages`).
         step: Name in `STEPS` to whose time the messages are added.
-        is_late: Whether rows are for a later epoch. Ranks wait for such messages only as far as
-            these take longer than the rest of the epoch.
+        is_late: Whether rows are for a later epoch. Ranks wait for such messages only after the
+            rest of the epoch, if the messages take longer.
     """
 
     pairs: Pairs

@@ -126,8 +126,8 @@ class MeasuredRates:
     """Rates of sparse products of one rank, float32.
 
     Attributes:
-        rows: Numbers of rows of the square matrix.
-        width: Numbers of columns of the dense operand.
+        rows: Numbers of rows of the measured square matrices.
+        width: Numbers of columns of the measured dense operands.
         multiply_adds (float64[rows, nonzeros_per_row, width]): Multiply-adds per second.
     """
 
