@@ -189,8 +189,8 @@ def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
     numbers, even with a topology. Raises InputError with file, line and value.
 
     Parameters:
-        part (path or int[num_vertices]): Part of every vertex, from 0. -1: the part with the
-            smallest growth of the volume, within the default imbalance of nonzeros.
+        part (path or int[num_vertices]): Part of every vertex, from 0. A vertex with -1 gets the
+            part with which the volume grows least, within the default imbalance of nonzeros.
     """
     matrix = directed_matrix_of(plan)
     owner = part_vector(part, plan.num_vertices, plan.num_parts, -1)
@@ -344,7 +344,7 @@ def with_rows_placed(
 
 
 def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
-    """Return the provenance entries that stay valid if the owners change, without the `stale`."""
+    """Return the provenance entries, except `stale`, that stay valid if the owners change."""
     stale = (*stale, *EXPECTATION_ENTRIES, *RECORDED)
     return {
         name: value

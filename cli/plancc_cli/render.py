@@ -123,7 +123,10 @@ def _data(sizes: Mapping[str, int]) -> str:
 
 
 def _outcomes(candidates: Sequence[Mapping[str, Any]]) -> str:
-    """Return a phrase with the predicted epoch of every model of "auto", the chosen model first."""
+    """Return a phrase with every candidate of model "auto" and the predicted time of an epoch.
+
+    The chosen candidate comes first.
+    """
     words = []
     for each in sorted(candidates, key=lambda each: not each.get("chosen")):
         seconds = each.get("epoch_seconds")

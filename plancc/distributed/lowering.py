@@ -59,7 +59,7 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
 
 
 def share_links(ranks: Ranks, parts: Plan, links: SplitLinks | None) -> Plan:
-    """Give each part the links (all on rank 0) whose sources the part owns. Collective."""
+    """Give each part the links whose sources it owns. Rank 0 passes all `links`. Collective."""
     every = ranks.concatenated(parts.global_id)
     place = np.empty(len(every), np.int64)
     place[every] = np.arange(len(every))

@@ -99,9 +99,10 @@ class MappedGraph:
     Attributes:
         indptr (int64[n + 1]): Offsets, checked against the number of indices.
         indices (int[entries]): Columns, not yet checked.
-        original_ids: int64 or bytes[n], or None.
+        original_ids: The vertices' ids in the source, int64[n] or bytes[n], or None.
         directed: Whether the graph is directed; None if ``graph.json`` does not say.
-        relation: int[entries]; None if no two relations join the same two types.
+        relation: Relation of every entry, int[entries]; None if no two relations join the same two
+            types.
     """
 
     folder: str
@@ -276,7 +277,7 @@ def _columns(head: Mapping[str, Any]) -> str:
 def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]:
     """Return options for `read_graph`, to read `path` as the source of a plan was read.
 
-    Options that `plancc convert` has applied to the folder `path` are left out.
+    If `plancc convert` wrote the folder `path`, options that it has already applied are left out.
     """
     reading: dict[str, Any] = reading_of(str(provenance.get("source_reading", "")))
     format = provenance.get("source_format")

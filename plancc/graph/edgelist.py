@@ -637,7 +637,7 @@ def _line_of(path: StrPath, data: bytes, edge: int) -> int:
 
 
 def _place(path: StrPath, data: bytes, edge: int, before: int = 0) -> str:
-    """Return a phrase that names an edge's file and line, with `before` lines before `data`."""
+    """Return a phrase that names an edge's file and line; `data` begins after `before` lines."""
     return f"{os.fspath(path)}, line {before + _line_of(path, data, edge)}"
 
 

@@ -240,7 +240,7 @@ def like_ids_of(ids: npt.NDArray[Any], graph: Graph) -> npt.NDArray[Any]:
 def warn_of_order(graph: Graph, where: str) -> None:
     """Warn that rows without ids are taken in the order of the vertices, if this may be wrong.
 
-    This is so if ids do not ascend or, in a graph from a file, are names or have gaps.
+    The order may be wrong if ids do not ascend or, in a graph from a file, are names or have gaps.
     """
     ids, in_file = graph.original_ids, bool(graph.source.sha256)
     if ids is None or graph.types is not None:  # the ids of types are separate

@@ -183,9 +183,9 @@ def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[st
 
 
 def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return the graph's matrix by its name; names of other matrices map to None.
+    """Return a dict that maps the graph's matrix name to the matrix, and other names to None.
 
-    If ``keys["graph"]`` chooses the matrix, the dict has only its name.
+    If ``keys["graph"]`` chooses the matrix, the dict has no other names.
     """
     with _opened(path) as file:
         where = file.filename

@@ -22,7 +22,7 @@ ROWS_AT_ONCE = 1 << 16
 
 
 def write(plan: Plan, folder: Path) -> None:
-    """Write a matrix and a communication package per part, in plan order, and vertex data."""
+    """Write each part's matrix and communication package in plan order; then the vertex data."""
     for index, halo in enumerate(halo_rows(plan)):
         part = plan.part(index)
         _write_matrix(folder / f"matrix.{index:05d}", part, halo)

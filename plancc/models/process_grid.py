@@ -227,8 +227,8 @@ class Cagnet3DModel(ProcessGridModel):
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
         """Return sets of options, one set for each grid to choose from.
 
-        The grids are the grid with the most similar sizes, and all layered grids with one process
-        column.
+        These are the grid whose three sizes are most similar, and all grids with one process
+        column and several layers.
         """
         layers = _divisors(num_ranks)[1:]
         shapes = [_shapes(num_ranks, 3)[0], *(f"{num_ranks // k}x1x{k}" for k in layers)]

@@ -181,7 +181,7 @@ def most_weights(
 def write_lines(file: BinaryIO, values: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
     """Write non-negative integers as lines of text; line k ends with ``values[ends[k] - 1]``.
 
-    Every line needs a number. All are padded to one width: libraries read "007" as 7.
+    Every line needs a number. Zeros pad all numbers to one width; libraries read "007" as 7.
     """
     if len(values) == 0:
         return

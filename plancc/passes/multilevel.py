@@ -273,7 +273,7 @@ class Sweeps:
     def search_from(
         self, order: Any, width: int, most: int, limit: Any, nets: Nets, state: State
     ) -> tuple[int, bool]:
-        """Run local searches of up to `most` moves, each from the next `width` vertices.
+        """Run local searches; each starts at the next `width` vertices, and has up to `most` moves.
 
         Returns by how much the volume fell, and whether all searches ended before the deadline.
         """

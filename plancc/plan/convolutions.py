@@ -225,8 +225,8 @@ class GINOptions(ProductOptions):
     def width(self, d_in: int, d_out: int, last: bool) -> int:
         """Return the number of columns between the two linear maps of the MLP.
 
-        The last layer takes the larger of `d_in` and `d_out`: with few columns, the ReLU could soon
-        zero all values.
+        In the last layer, this is the larger of `d_in` and `d_out`: if there were few columns, the
+        ReLU could soon turn all values into 0.
         """
         return max(d_in, d_out) if last else d_out
 

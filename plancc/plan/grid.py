@@ -173,7 +173,8 @@ class Grid:
         """Return the process column that needs the rows of H of this part, in a "1.5d" grid.
 
         As in Tripathy et al. 2020, Equation 3. If the number of parts is no multiple of the number
-        of columns, the extra parts are spread over all columns; in the paper, the last gets all.
+        of columns, the extra parts are spread over all columns; in the paper, the last column gets
+        all extra parts.
         """
         return part * self.columns // self.rows
 

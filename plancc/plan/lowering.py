@@ -277,10 +277,10 @@ def _edge_keys(indptr: Any, indices: Any, owner: Any, nonzero_owner: Any) -> Any
 def _lower_edge_parts(  # type: ignore[no-untyped-def]
     part_ptr, ptr, row, column_of, at, values, first, last, column, value
 ):
-    """Number rows and columns of parts first..last-1 locally; write `column` and `value`.
+    """Give the rows and columns of parts first..last-1 local numbers; write `column` and `value`.
 
-    Returns messages of received rows and of folded rows, as `_exchange` takes them, and the number
-    of nonzeros of every local row, int64.
+    Returns the messages of received rows and those of folded rows, as `_exchange` takes them, and
+    the number of nonzeros of every local row, int64.
     """
     num_rows = part_ptr[-1]
     most = ptr[last] - ptr[first]

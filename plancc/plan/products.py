@@ -34,7 +34,7 @@ class Step:
     Attributes:
         name: Name of the messages, the group of ranks, or the matrix block.
         source, target: Names of the spaces that the step reads and writes.
-        moves: Whether the step sends rows of H or pieces of a shared block.
+        moves: Whether the step sends something: rows of H, or pieces of a shared block.
         reverse: Whether receivers of the messages send to senders.
         late: Whether rows arrive some epochs later; they are constants in the backward pass.
     """
@@ -68,7 +68,7 @@ class Multiply(Step):
     """Multiply a block of the matrix, or its transpose, by the source.
 
     A program's first product overwrites the target; later products add to it. If ranks share the
-    block, each of its pieces is broadcast before its product.
+    block, each piece of the block is broadcast before the product with this piece.
     """
 
     transposed: bool = False

@@ -67,7 +67,7 @@ class NonzerosByPart(NamedTuple):
 def group_by_part(
     matrix: Graph, nonzero_owner: Int32Array, num_parts: int, rows: Int32Array, position: Int32Array
 ) -> NonzerosByPart:
-    """Group nonzeros by `nonzero_owner`; vertex v = ``rows[r]`` has number r = ``position[v]``."""
+    """Group nonzeros by `nonzero_owner`. `rows` are all vertices; v is ``rows[position[v]]``."""
     return NonzerosByPart(
         *_group_by_part(matrix.indptr, matrix.indices, nonzero_owner, num_parts, rows, position)
     )
@@ -167,7 +167,7 @@ def list_marked(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def count_marked(bitmap, part_ptr, rows, messages):  # type: ignore[no-untyped-def]
-    """Clear a bitmap over plan order; return the numbers of marked rows and of their owners.
+    """Clear a bitmap over plan order; return how many rows it marked, and how many parts own them.
 
     Each part's marked rows are added to `rows`, and 1 to `messages` for each part with marked rows.
     """

@@ -87,7 +87,7 @@ def exchange_of_rank(
     """Return the rank's exchange, with the rank's share of the hops.
 
     `exchange` is returned unchanged if the plan has no hops, or if a rank has parts of several
-    nodes. `needed` has the places of the rank's halo rows (or folded rows), by local number.
+    nodes. `needed` has the numbers, in plan order, of the rank's halo rows (or folded rows).
     """
     held, header = rows.held, rows.held.header
     if header.route is None or not header.route.keeps_groups(held.ranks):

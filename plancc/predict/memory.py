@@ -115,9 +115,9 @@ def _matrix(
 
 
 def _masks(parts: Traffic) -> Int64Array:
-    """Return the length of every part's lists of own rows: int64[num_parts].
+    """Return how many own rows every part lists for its messages: int64[num_parts].
 
-    The lists have the own rows that the part sends, and own rows that receive partial sums.
+    These are own rows that the part sends, and own rows for which it receives partial sums.
     """
     fold = parts.fold
     return parts.sent if fold is None else parts.sent - fold.sent + fold.received

@@ -101,8 +101,8 @@ class PointToPoint(Transfer):
     Attributes:
         width (int or int64[num_ranks]): Columns of a row (`plancc.plan.words.RowMessages`).
         step: Name in `STEPS` to whose time the messages are added.
-        is_late: Whether rows are for a later epoch. Ranks wait for such messages only as far as
-            these take longer than the rest of the epoch.
+        is_late: Whether rows are for a later epoch. Ranks wait for such messages only after the
+            rest of the epoch, if the messages take longer.
     """
 
     pairs: Pairs
@@ -223,7 +223,7 @@ class Schedule:
 def _split(source, target, rows, num_ranks, ranks_per_node):  # type: ignore[no-untyped-def]
     """Return the numbers of a `PairSplit`, int64[2, 4, num_ranks].
 
-    The axes are: traffic between nodes and in total; the fields of `StepTraffic`; ranks.
+    The axes are: traffic between nodes, then all traffic; the four fields of `StepTraffic`; ranks.
     """
     found = np.zeros((2, 4, num_ranks), dtype=np.int64)
     for k in range(len(source)):

@@ -471,8 +471,8 @@ class WorkTimes:
     ) -> Float64Array:
         """Return the seconds of a collective by trees for every group: float64[groups].
 
-        A tree connects a group's nodes, then trees the ranks in each node. Each link carries
-        `rounds` messages in sequence, of `once` bytes together.
+        One tree connects a group's nodes, and in each node a tree connects the ranks. Each link
+        carries `rounds` messages, one after the other, which have `once` bytes in total.
         """
         machine = self._machine
         node = self._node[of.ranks]

@@ -34,7 +34,7 @@ class DataWidths:
 
     @classmethod
     def of(cls, data: VertexData) -> DataWidths:
-        """Return the widths of vertex data in memory; `_over_types` combines vertex types."""
+        """Return the widths of vertex data, over all vertex types (`_over_types`)."""
         if data.by_type is not None:
             return cls._over_types([cls.of(each) for each in data.by_type.of_type.values()])
         features = None if data.features is None else data.features.shape[1]

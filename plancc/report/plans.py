@@ -147,7 +147,7 @@ def _plain(value: Any) -> Any:
 
 
 def _links(file: PlanFile) -> dict[str, int]:
-    """Return the figures `Report.links` of an open plan file."""
+    """Return the counts of links, rows and messages of an open plan file, as in `Report.links`."""
     if file.header.links is None:
         return {}
     counts = np.bincount(file.read("links/kind"), minlength=NUM_KINDS)

@@ -63,15 +63,15 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class BatchLayer:
-    """The nonzeros that a mini-batch keeps in one network layer; rows, columns: vertex numbers.
+    """The nonzeros that a mini-batch keeps in one network layer. Rows and columns are vertices.
 
     Attributes:
         rows (int32[m]): Rows, ascending.
         ptr (int64[m + 1]), columns (int32[ptr[-1]]): Unique and ascending columns of every row: row
             ``rows[k]`` keeps ``columns[ptr[k]:ptr[k + 1]]``.
-        places (int32[ptr[-1]] or None): Position of every kept nonzero in the whole row.
-        factors (float64[ptr[-1]] or None): Factor of every kept nonzero, never 0. Batches that are
-            `listed` must have `places` and `factors`.
+        places (int32[ptr[-1]] or None): Position of every kept nonzero in the matrix's row.
+        factors (float64[ptr[-1]] or None): Factor of every kept nonzero, never 0. In a batch that
+            is `listed`, neither `places` nor `factors` may be None.
     """
 
     rows: npt.NDArray[np.int32]

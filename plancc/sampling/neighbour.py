@@ -158,7 +158,7 @@ def _sampled(indptr: Any, indices: Any, rows: Any, fanout: Any, key: Any) -> Any
 
 @njit(cache=True, nogil=True)
 def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
-    """Draw nonzeros of an owner's rows; return ptr, nonzeros and factors of their `OwnedBlock`."""
+    """Draw nonzeros of an owner's `rows`; return ptr, nonzeros and factors of an `OwnedBlock`."""
     vertices, row_ptr, _, by_vertex, diagonals = owned
     sizes = row_ptr[rows + 1] - row_ptr[rows]
     ptr, places, scales = subsets(vertices[rows], sizes, diagonals[rows], fanout, key)

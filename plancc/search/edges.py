@@ -155,7 +155,7 @@ class EdgeJob(RefiningJob):
         return found
 
     def _rows_first(self) -> Iterator[Member]:
-        """Yield refined owners, one result for every start, without end.
+        """Yield the refined owners of one start after the other, without end.
 
         The second start is a partition by a partitioner of hypergraphs, if there is one. All other
         starts are searches for owners of rows.

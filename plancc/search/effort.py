@@ -346,7 +346,7 @@ def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
 
 
 def _seeds_of_first(job: RowJob, effort: str) -> int:
-    """Return how often "balanced" will repeat the first start of `effort` with other seeds."""
+    """Return how often effort "balanced" repeats the first start of `effort`, with other seeds."""
     turns, most = _turns(job)
     names = [each.name for each, _ in turns[: 1 + most]]
     first = [each.name for each in job.beginnings(effort)[:1]]

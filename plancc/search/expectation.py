@@ -142,7 +142,7 @@ class ExactExpectation:
 class SampledExpectation:
     """An expected volume that is estimated from a sample of mini-batches.
 
-    Refinement works on the sample's nets; values are means over other, *held-out* mini-batches.
+    Refinement works on the sample's nets. `value` is a mean over other, *held-out* mini-batches.
     """
 
     exact = False

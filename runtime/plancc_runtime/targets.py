@@ -127,7 +127,8 @@ class ClassTarget(Target):
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
         """Return each vertex's score for each ranked class, and whether the vertex is in the class.
 
-        Both are [m, ranked classes]. Of two exclusive classes, only the second is ranked.
+        Both are [m, ranked classes]. If every vertex is in one of two classes, only the second
+        class is ranked.
         """
 
     @classmethod
@@ -142,7 +143,8 @@ class ClassTarget(Target):
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
         """Return the loss, the number of correct predictions, and three numbers for every class.
 
-        They count vertices: correctly put into the class, put into the class, and in the class.
+        The three are numbers of vertices: rightly predicted to be in the class, predicted to be in
+        the class, and really in the class.
         """
         classes, predicted = outputs.shape[1], self._predicted(outputs)
         found = self._found(predicted, labels)

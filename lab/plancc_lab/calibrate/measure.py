@@ -126,8 +126,8 @@ class MeasuredRates:
     """Rates of sparse products of one rank, float32.
 
     Attributes:
-        rows: Numbers of rows of the square matrix.
-        width: Numbers of columns of the dense operand.
+        rows: Numbers of rows of the measured square matrices.
+        width: Numbers of columns of the measured dense operands.
         multiply_adds (float64[rows, nonzeros_per_row, width]): Multiply-adds per second.
     """
 
@@ -277,7 +277,8 @@ class _Watch:
     def seconds(self, *cycles: Sequence[Callable[[], None]]) -> Array:
         """Return, for every list of functions, the mean seconds of one call. Collective.
 
-        Samples of the lists alternate. The results are medians over samples, and means over ranks.
+        Samples of the lists are taken in turn. The results are means over the ranks' medians of
+        samples.
         """
         repeats = []
         for cycle in cycles:

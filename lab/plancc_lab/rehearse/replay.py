@@ -151,7 +151,7 @@ class Replay:
     ) -> None:
         """Begin a round of messages; `receives` has the number of pieces of every receive.
 
-        A piece has its sender, its tag, and its position in `receives`.
+        Each item of `pieces` is a piece's sender, its tag, and its receive's index in `receives`.
         """
         mine = rank.rounds[number] = _Round(rank, len(pieces), [*receives])
         for peer, tag, k in pieces:
@@ -201,7 +201,8 @@ class Replay:
     def _done(self, mine: _Round, cause: Moment, receive: int | None = None) -> None:
         """Record that a piece of round `mine` has finished; the rank continues if it waited for it.
 
-        `cause` led to the end of the piece; `receive` is None for a sent piece.
+        `cause` led to the end of the piece. `receive` is the number of the receive that the piece
+        belongs to; None for a sent piece.
         """
         rank, mine.open = mine.rank, mine.open - 1
         if receive is not None:
@@ -310,7 +311,7 @@ class _Node:
     """Cores and ports that the ranks of a node share.
 
     All ranks that compute have the speed of `pace`; ``pace.done(time)`` is the work that such a
-    rank has done by then. A rank's computation ends when ``pace.done`` is ``computing[rank]``.
+    rank has done at this time. A rank's computation ends when this work is ``computing[rank]``.
     """
 
     shared: tuple[_Shared, _Shared] = field(default_factory=lambda: (_Shared(), _Shared()))

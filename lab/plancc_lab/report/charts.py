@@ -108,7 +108,8 @@ def panels_of(width: float, height: float, rows: int = 1, **shared: Any) -> list
 def chart_of(axes: Any, name: str, what: str, note: str) -> Chart:
     """Return the figure of these axes as a chart; `name` must be unique on the page.
 
-    Ids of groups become titles or are removed, and placeholder colours become variables.
+    In the SVG, the ids that `entitle` has set become titles, most other ids are removed, and
+    placeholder colours become CSS variables.
     """
     from matplotlib import rc_context
 

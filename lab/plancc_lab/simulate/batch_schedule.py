@@ -96,9 +96,9 @@ class Bits:
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
 
     def _words(self, rows: Int64Array) -> Pairs:
-        """Return how many words are sent, for every pair of parts, to say that rows are needed.
+        """Return how many words of bits each part sends each other part to say which rows it needs.
 
-        `rows` are positions in `_rows`. A word is sent if it has the bit of a needed row.
+        `rows` are the needed rows, as positions in `_rows`. A word without their bits is not sent.
         """
         words = np.unique(self._word[rows])
         return self._pairs(*np.unique(self._message[words], return_counts=True))

@@ -430,7 +430,8 @@ def _stuck(  # type: ignore[no-untyped-def]
 def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
     """Change the owners of vertices in `order` where the cost falls; return how many changed.
 
-    Nonzeros in the old part move too if this helps. Fees of messages are ignored.
+    If it helps, nonzeros of the vertex's row and column leave the old part too. Fees of messages
+    are ignored.
     """
     n, num_parts = len(state.owner), len(state.sums)
     toll = _tolls(state, prices)

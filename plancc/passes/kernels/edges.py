@@ -192,7 +192,7 @@ def delete(e: int, q: int, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def send(e: int, m: int, rows: int, state: Any) -> None:
-    """Add `rows` to the expand (if net e is a column) or fold, between part m and e's owner."""
+    """Add `rows` rows between part m and e's owner: expand if net e is a column, fold if a row."""
     n = len(state.owner)
     q = state.owner[e % n]
     if e >= n:

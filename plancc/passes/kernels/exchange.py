@@ -37,7 +37,7 @@ class Rules(NamedTuple):
 
     Attributes:
         limit (float64[num_parts, num_constraints]): Largest weights of the parts.
-        unit (float64[num_parts, num_constraints]): Overload of one unit of weight above the limit.
+        unit (float64[num_parts, num_constraints]): Overload per unit of weight above the limit.
         share: Smallest share of the giving part's overload that an exchange must remove.
         tries: Largest number of parts that are tried as partners in an exchange.
     """
@@ -88,7 +88,7 @@ def _link(v: int, q: int, chain: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def give(v: int, there: int, chain: Any, nets: Any, state: Any) -> None:
-    """Move vertex v to part `there`; `chain` has a linked list of vertices per part: update it."""
+    """Move vertex v to part `there`, and to this part's linked list in `chain` (`Chains`)."""
     here = state.owner[v]
     # Unlink v from the list of its part.
     left, right = chain.before[v], chain.after[v]

@@ -5,8 +5,8 @@ A part with c pins of a net, but not the net's source, needs the source's row wi
 
     sum over nets of cost * sum over parts other than the source's of reach[pins in the part]
 
-With reach 0, 1, 1, ... the cost is the volume; with 0, 1, 2, ... the edge cut. On coarse levels,
-pins count with their size, so that the cost is exact.
+With reach 0, 1, 1, ... the cost is the volume; with 0, 1, 2, ... the edge cut. On coarse levels, a
+pin counts as the number of original pins that it represents, so that the cost is exact.
 """
 
 from __future__ import annotations

@@ -223,7 +223,7 @@ def saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
 def _choose(  # type: ignore[no-untyped-def]
     v, found, nets, state, bounds, highest, score, seen
 ):
-    """Choose the best part for v, -1 to stay; also return rows saved, and gains computed.
+    """Return the best part for v (-1: v stays), the rows saved, and how many gains were computed.
 
     `found` is the result of `_score` for v, which must have a cut net; `score` is reset to 0.
     """

@@ -63,7 +63,7 @@ def words_of_pass(
     Parameters:
         graphs: Graph of every layer, as in a `View`.
         plain: Whether the pass "order" is off.
-        fixed: Whether the first layer exchanged the features before the epoch, uncounted.
+        fixed: Whether the first layer's exchange was before the epoch, and is not counted.
         reduced: Whether to count the words of all-reduces instead of the words sent.
     """
     words = np.zeros(len(graphs), np.int64)

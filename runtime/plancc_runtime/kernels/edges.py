@@ -131,7 +131,7 @@ class Pattern:
 
 
 def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
-    """Return out[i] = sum of x[j] over the nonzeros of group i; j is in ``side.index``."""
+    """Return out[i] = sum of x[j] over the nonzeros of row (or column) i; ``side.index`` has j."""
     out = x.new_empty(len(side), x.shape[1])
     if not side.native:
         return multiply(side.ptr, side.index, x.new_ones(len(side.index)), x, out)

@@ -69,7 +69,7 @@ def backward(
     Parameters:
         out (Tensor[m, d_out], optional): The result if it was rectified, else None.
         of_x (Tensor[m, d_in], optional): Memory for the gradient of x.
-        masked (Tensor[m, d_out], optional): Memory for g where `out` is positive, else 0.
+        masked (Tensor[m, d_out], optional): Memory for g with 0 wherever `out` is not positive.
     """
     x, g = x.contiguous(), g.contiguous()
     turned = weight if of_x is None else weight.T.contiguous()  # only the gradient of x reads it
@@ -231,7 +231,7 @@ def _equal(builder, value, number):  # type: ignore[no-untyped-def]
 
 
 def _write_tile(builder, rows, lanes, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
-    """Generate the instructions for rows of a tile, each with two vectors of `lanes` numbers."""
+    """Generate the instructions for a tile; each row has two vectors of `lanes` numbers."""
     (a, a_step, term_step, terms), (b, b_step), (c, c_step, shift) = left, right, out
     vector = ir.VectorType(_FLOAT, lanes)
     zero = ir.Constant(vector, [0.0] * lanes)

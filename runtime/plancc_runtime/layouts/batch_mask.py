@@ -276,10 +276,10 @@ class BatchMask:
         return KeptBlock(nonzeros, rows[:local], columns, factors, distinct(halo), sent)
 
     def _listed(self, layer: BatchLayer) -> tuple[Int64Array, Int32Array, Floats]:
-        """Return a sampled block's nonzeros in own rows, and its boundary pins.
+        """Return a sampled block's nonzeros in own rows.
 
-        Per nonzero: position in `_columns` (ascending), index of its row in the mini-batch, and
-        factor; int64[m], int32[m], float64[m].
+        For every nonzero: position in `_columns` (ascending), int64[m]; index of its row in the
+        mini-batch, int32[m]; and factor, float64[m].
         """
         assert layer.places is not None
         assert layer.factors is not None

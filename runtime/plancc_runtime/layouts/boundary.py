@@ -135,7 +135,7 @@ class Sample:
         )
 
     def kept_halo_part(self, part: csr_matrix) -> csr_matrix:
-        """Return the transpose of the kept nonzeros in halo columns, times ``scale[1]``.
+        """Return the kept nonzeros in halo columns, multiplied by ``scale[1]`` and transposed.
 
         csr_matrix[kept halo rows, local rows]; `part` is `matrices.halo_part` of the whole block.
         `keeps_own` must be true.

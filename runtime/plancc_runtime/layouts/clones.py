@@ -110,7 +110,7 @@ class Clones:
         return block
 
     def own_coefficients(self, coefficients: str) -> npt.NDArray[np.float64] | None:
-        """Return s of the module's formula for z: float64[clones]; None if z is P h alone."""
+        """Return the factors s in z = P h + s h (see module): float64[clones]; None: z = P h."""
         leaf = np.arange(len(self.diagonal)) >= self.num_own
         if coefficients == "plan":
             return np.where(leaf, self.diagonal, 0)
@@ -364,7 +364,8 @@ class _Turns:
     """Rows that the vertices of one bin have received in one layer, and rows in flight.
 
     Attributes:
-        up, down: Buffers: partial sums to roots (own rows), totals to leaves (copies); or None.
+        up, down: Buffers of partial sums that go to roots (own rows), and of totals that go to
+            leaves (copies); or None.
         sums (Tensor[roots, width] or None): Added to the roots' rows; None until sums arrive.
         totals (Tensor[leaves, width] or None): Replace the leaves' rows; None until totals arrive.
         next_sums, next_totals: Received rows that replace `sums` and `totals` at the next turn.

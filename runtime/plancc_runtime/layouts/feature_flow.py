@@ -1,7 +1,8 @@
 """The messages of a feature-parallel product, one all-to-all per batch of rows and direction.
 
-Before the product, ranks of a group send each other the columns of their rows that the other rank
-multiplies; afterwards, results are sent back. Rows are received directly into the product's input.
+Before the product, a rank sends to every other rank of its group those columns of its own rows that
+the other rank multiplies; afterwards, results are sent back. Rows are received directly into the
+product's input.
 """
 
 from __future__ import annotations

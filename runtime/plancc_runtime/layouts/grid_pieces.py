@@ -47,7 +47,7 @@ def buffered(count: int, start: Callable[[int], Callable[[], T]], overlap: bool)
 
 @dataclass(frozen=True, eq=False)
 class Csr:
-    """CSR arrays of a broadcast piece of A: Tensor[nonzeros], int32[nonzeros], int32[rows + 1]."""
+    """A broadcast piece of A in CSR: Tensor[nonzeros], int32[nonzeros] and int32[rows + 1]."""
 
     value: Tensor
     column: Tensor

@@ -137,7 +137,8 @@ class RowMover(ABC, Generic[M]):
     ) -> Iterator[tuple[Any, Tensor]]:
         """Yield the pieces of a block in a backward round, each with memory for the piece's rows.
 
-        Collective. The rows that the caller writes there are sent when it asks for the next piece.
+        Collective. The caller writes the rows into this memory; when it asks for the next piece,
+        the rows are sent.
         """
 
     @abstractmethod

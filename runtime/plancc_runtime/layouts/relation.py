@@ -108,7 +108,8 @@ class TypedBlock:
     def block_of(self, relation: Relation, transport: Transport) -> Block:
         """Return the block of a relation, from own source rows to own destination rows. Collective.
 
-        It receives and folds only rows that have nonzeros of the relation. Its exchange is direct.
+        This block receives and folds only rows that have nonzeros of the relation. Its exchange
+        has no hops.
         """
         block, m, number = self.block, self.block.num_outputs, self.types.relations.index(relation)
         kept, received = self.relation == number, self.halo_of({number})

@@ -102,7 +102,7 @@ class _Layer:
         return (*self._halves.across(*moved), *(self._graph.targets(each) for each in own))
 
     def after(self, place: slice, rows: Rows) -> Rows:
-        """Return the convolution's output for the rows in `place`, from their arguments `rows`."""
+        """Return the convolution's output for the rows in `place`; `rows` is from `across`."""
         given, own = self._parted(rows)
         return (self._halves.after(*given), *own)
 

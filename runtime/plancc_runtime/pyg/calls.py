@@ -101,7 +101,7 @@ class Call(NamedTuple):
     def run(self) -> Any:
         """Run the function and return its result.
 
-        Only a marked argument that the function changed in place comes back with a mark.
+        The result has no mark, unless it is a marked argument that the function changed in place.
         """
         return self.func(*self.args, **self.kwargs)
 

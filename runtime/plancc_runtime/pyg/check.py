@@ -172,8 +172,9 @@ class _Entries(NamedTuple):
 
     Attributes:
         chosen (bool[...]): Which of this rank's rows or edges are in the subgraph.
-        keys: int64[1, n] vertices, or int64[3, n] relations, sources, targets; sorted by target.
-        order (int64[n]): Position of each sorted entry in the joined lists of all ranks.
+        keys: Vertices, int64[1, n], or relations, sources and targets, int64[3, n], of the
+            subgraph's entries on all ranks. Sorted by vertex, or by target.
+        order (int64[n]): Position of each sorted entry before sorting: rank 0's entries come first.
         mine (int64[...]): Position of each of this rank's entries among the sorted entries.
     """
 

@@ -442,11 +442,11 @@ class Distributed(nn.Module):
     def _dropped(
         self, key: tuple[int, int], x: Tensor, rate: float, number: Tensor | None, draw: int
     ) -> Tensor:
-        """Return x after dropout. The mask is a function of (key, draw, id of the entry, column).
+        """Return x after dropout. The mask is a function of (key, draw, id of the row, column).
 
         Parameters:
             key: The seed, and the index of this call among the network's calls in training.
-            number (int64[entries], optional): Id of every entry of x; by default its position.
+            number (int64[rows], optional): Id of every row of x; by default the row's position.
             draw: Index of this dropout mask in the call.
         """
         axis = x.axis if isinstance(x, Spread) else 0

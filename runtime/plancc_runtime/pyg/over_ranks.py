@@ -122,7 +122,7 @@ class OverRanks(TorchFunctionMode):
     def _first(self, call: Call, x: Spread, bins: Bins, ties: Tensor) -> Tensor:
         """Return which of each bin's equal extremes a single process would find first: bool[...].
 
-        `ties` marks the equal extremes; the returned entry alone gets the gradient.
+        `ties` marks the equal extremes. Only the extreme that is found first gets the gradient.
         """
         number = self._numbers(x)
         at = [-1 if k == x.axis else 1 for k in range(x.ndim)]

@@ -1,7 +1,7 @@
 """Links of mini-batches for link prediction.
 
-The owner of a link's source has the link, and gets the target's row from its owner. The seed
-vertices of a mini-batch are the ends of its links and of its negatives.
+The owner of a link's source has the link, and gets the target's row from the target's owner. The
+seed vertices of a mini-batch are the ends of its links and of its negatives.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class LinkBatch(Seeds):
     negative counts as much as a link.
 
     Attributes:
-        ends: Links, then negatives, of own sources, as positions in `rows` and received targets.
+        ends: Links, then negatives, whose sources are own rows. Rows are numbered by their
+            positions in `rows`; received targets follow.
         num_links: Number of links in `ends`.
         apart (int64[2, k] or None): Nonzeros that blocks leave out: row, and vertex of the column.
     """

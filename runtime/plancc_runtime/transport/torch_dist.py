@@ -461,7 +461,7 @@ def _timedelta(seconds: float | None) -> timedelta:
 
 
 def _in_order(what: str, messages: Sequence[Sequence[MessagePiece]]) -> str:
-    """Return a phrase that names the peer of the first missing message, and later peers.
+    """Return a phrase that names the peer of the first missing message, then those of later ones.
 
     gloo does not say which of the later messages are missing too.
     """
