@@ -362,7 +362,10 @@ def _stamp(function: Any) -> str:
 
 
 def _compiled_in(function: Any, seen: set[Any]) -> Iterator[str]:
-    """Yield sources, constants and fields of named tuples that a function and its callees use."""
+    """Yield the sources of a function and its callees, and constants and fields that they use.
+
+    The fields are those of all named tuples in the functions' modules.
+    """
     seen.add(function)
     yield _content(function.__code__.co_filename)
     for name in _names(function.__code__):

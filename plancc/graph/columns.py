@@ -66,5 +66,5 @@ class WithColumns:
         return self.with_columns(**dict.fromkeys(self.read_columns))
 
     def with_columns(self, **columns: Any) -> Self:
-        """Return a copy of the matrix with these columns, by name, replaced, or removed if None."""
+        """Return a copy with the arrays `columns`, by name; a column that is None is removed."""
         return replace(self, columns=columns_of(**{**self.columns, **columns}))

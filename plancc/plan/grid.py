@@ -222,8 +222,8 @@ class Grid:
         """Return the pieces that the ranks of one layer of the grid broadcast, one after another.
 
         Algorithms 1 and 3 of Tripathy et al. 2020: a square grid has a piece for each process row,
-        others have lcm(rows, columns). In "1.5d" every part is a piece, and `Piece.column` is its
-        `chunk`.
+        others have lcm(rows, columns). In "1.5d" every part is a piece, and `Piece.column` is the
+        part's `chunk`.
         """
         parts = list(pairwise(part_ptr.tolist()))
         if self.scheme == "1.5d":

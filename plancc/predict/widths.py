@@ -86,7 +86,7 @@ class DataWidths:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """`DEFAULT_DIMS`, with known numbers of features and classes as first and last width."""
+        """`DEFAULT_DIMS`, but the first and last width are the data's, as far as they are known."""
         first, *hidden, last = DEFAULT_DIMS
         return (self.features or first, *hidden, self.classes or last)
 

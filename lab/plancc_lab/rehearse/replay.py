@@ -216,7 +216,7 @@ class Replay:
     # -- messages ------------------------------------------------------------------------------
 
     def _meet(self, place: tuple[int, int, int], mine: _ReplayEnd) -> None:
-        """Record an end of message `place` (sender, receiver, tag); start it if both are known."""
+        """Record an end of message (sender, receiver, tag); start it if both ends are known."""
         ends = self._ends[place]
         if not ends or ends[0].is_sent == mine.is_sent:
             ends.append(mine)

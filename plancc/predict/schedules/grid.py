@@ -29,7 +29,7 @@ TRANSPOSE_WORDS = 18
 
 
 class GridScheduler(Scheduler):
-    """Base class of the schedulers of process grids; InputError if tables and grid do not fit."""
+    """Base class of the schedulers of process grids; the tables must have the grid's parts."""
 
     def __init__(self, tables: Tables) -> None:
         grid = tables.grid

@@ -141,7 +141,7 @@ def attention(
         bias (Tensor[h d], or Tensor[d] if `mean`; optional): Bias of the result.
 
     Returns:
-        out (Tensor[m, h d], or Tensor[m, d] if `mean`): The result; the bias or 0 in empty rows.
+        out (Tensor[m, h d], or Tensor[m, d] if `mean`): The result. Empty rows have the bias or 0.
         kept (Attended): Argument of `attention_adjoint`.
     """
     column, row = prepared

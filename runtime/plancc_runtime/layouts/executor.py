@@ -197,8 +197,9 @@ class Executor:
     InputError if the program breaks the module's rules; the adjoint is checked when it first runs.
 
     Parameters:
-        blocks: Pieces of the matrices, by the step's name and whether they are transposed.
-        movers, shared: Exchanges, and rows that a group shares, by the step's name.
+        blocks: Pieces of each step's matrix, by the step's name and whether they are transposed.
+        movers: The exchange of each step that moves rows, by the step's name.
+        shared: The rows of each step that shares rows in a group, by the step's name.
     """
 
     def __init__(
