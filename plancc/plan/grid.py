@@ -185,7 +185,7 @@ class Grid:
         return width * column // self.columns, width * (column + 1) // self.columns
 
     def check_width(self, width: int) -> None:
-        """Raise InputError if the grid splits rows of `width` columns over more ranks than that."""
+        """Raise InputError if the grid splits `width` columns over more than `width` ranks."""
         if self.splits_columns and width < self.columns:
             raise InputError(
                 f"grid '{self}' splits columns over {self.columns} ranks, but a layer is "

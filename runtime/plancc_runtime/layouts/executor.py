@@ -220,7 +220,7 @@ class Executor:
         }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
-        """Return a copy with the exchanges `movers`; `blocks` replace those with the same keys."""
+        """Return a copy with exchanges `movers`; `blocks` replace the blocks of the same keys."""
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
         return other
