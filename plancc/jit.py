@@ -362,9 +362,10 @@ def _stamp(function: Any) -> str:
 
 
 def _compiled_in(function: Any, seen: set[Any]) -> Iterator[str]:
-    """Yield the sources of a function and its callees, and constants and fields that they use.
+    """Yield strings that change if the compiled code of a function may change.
 
-    The fields are those of all named tuples in the functions' modules.
+    They are hashes of the source files of the function and its callees, the constants and external
+    functions that these use, and the fields of the named tuples in their modules.
     """
     seen.add(function)
     yield _content(function.__code__.co_filename)

@@ -1,7 +1,7 @@
 """Find clusters in a graph whose links are divided among ranks.
 
-As in `plancc.passes.clusters`, but in turns: the vertices of a turn choose by the labels that
-neighbours had before the turn. Then all ranks change labels in the same order.
+The method is that of `plancc.passes.clusters`, but in turns: the vertices of a turn choose by the
+labels that neighbours had before the turn. Then all ranks change labels in the same order.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def pipeline_stages(num_vertices: int, band: int) -> int:
 
 
 def pipeline_granularity(num_vertices: int, band: int) -> float:
-    """Return ``(n - b) / 2n``, the largest share of the rows in a stage without idle time.
+    """Return ``(n - b) / 2n``: no stage is idle if each has at most this share of the rows.
 
     See Wan et al. 2025, Proposition 3.5. `band` is b, the result of `bandwidth`.
     """

@@ -86,7 +86,7 @@ class DataWidths:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """`DEFAULT_DIMS`, but the first and last width are the data's, as far as they are known."""
+        """`DEFAULT_DIMS`, with the data's numbers of features and classes in them, if known."""
         first, *hidden, last = DEFAULT_DIMS
         return (self.features or first, *hidden, self.classes or last)
 

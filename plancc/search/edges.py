@@ -262,8 +262,8 @@ class EdgeJob(RefiningJob):
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
         """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
-        `first` says that lower efforts make this start too, but with fewer splits. After so many
-        splits, the last steps of the lower effort then run as well.
+        If `first`, lower efforts make this start too, but with fewer splits. After the number of
+        splits of a lower effort, the last steps of this effort run, too.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())

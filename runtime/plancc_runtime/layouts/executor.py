@@ -322,7 +322,7 @@ class Executor:
 
 
 class ProgramGraph(LayerGraph):
-    """The graph of a layout whose products an `Executor` runs, in the dtype of `resources`."""
+    """A graph whose products are run by an `Executor`, in the dtype of `resources`."""
 
     resources: Resources
 
