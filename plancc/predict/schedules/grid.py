@@ -29,7 +29,7 @@ TRANSPOSE_WORDS = 18
 
 
 class GridScheduler(Scheduler):
-    """Base class of the schedulers of process grids; the tables must have the grid's parts."""
+    """Base class of the schedulers of process grids. Tables must have as many parts as the grid."""
 
     def __init__(self, tables: Tables) -> None:
         grid = tables.grid
