@@ -1,7 +1,7 @@
 """Find clusters in a graph whose links are divided among ranks.
 
-As in `plancc.passes.clusters`, but in turns: the vertices of a turn choose by the labels that
-neighbours had before the turn. Then all ranks change labels in the same order.
+The method is that of `plancc.passes.clusters`, but in turns: the vertices of a turn choose by the
+labels that neighbours had before the turn. Then all ranks change labels in the same order.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class _Between:
         self.ptr = count_between(self.start, self.members, level.links, label)
 
     def share_of_links(self, key: int) -> float:
-        """Estimate (links between clusters) / (links before clustering) by a sample. Collective."""
+        """Estimate from a sample which share of all links joins different clusters. Collective."""
         sample = np.flatnonzero(turns(0, self.num, key, ON_RANKS.sample) == 0)
         load = np.cumsum(self.ranks.sums(self.ptr[sample + 1] - self.ptr[sample]))
         shares = np.arange(1, self.ranks.size) / self.ranks.size

@@ -150,7 +150,7 @@ def picked(ptr: Any, entry: Any, which: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def relief(v: int, here: int, there: int, weight: Any, load: Any, bounds: Bounds) -> float:
-    """Return by how much the overweight penalty falls if v moves; -infinity without room."""
+    """Return by how much the overweight penalty falls if v moves; -infinity if v does not fit."""
     found = 0.0
     for c in range(load.shape[1]):
         w = weight[v, c]

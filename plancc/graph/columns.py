@@ -66,5 +66,5 @@ class WithColumns:
         return self.with_columns(**dict.fromkeys(self.read_columns))
 
     def with_columns(self, **columns: Any) -> Self:
-        """Return a copy of the matrix with these columns, by name, replaced, or removed if None."""
+        """Return a copy in which `columns` are added or replaced, by name, or removed if None."""
         return replace(self, columns=columns_of(**{**self.columns, **columns}))

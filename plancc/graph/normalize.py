@@ -252,7 +252,10 @@ class Rows:
 
 @njit(cache=True)
 def _missing_diagonal(indptr, indices, base):  # type: ignore[no-untyped-def]
-    """Return 1 for every row without a diagonal entry, else 0: int64[m]; row 0 is row `base`."""
+    """Return 1 for every row without a diagonal entry, else 0: int64[m].
+
+    The diagonal entry of row i is in column `base` + i.
+    """
     missing = np.ones(len(indptr) - 1, dtype=np.int64)
     for i in range(len(missing)):
         for k in range(indptr[i], indptr[i + 1]):

@@ -121,8 +121,7 @@ class Archive(Mapping[str, Array]):
         return value
 
     def _claimed(self, key: str) -> int:
-        """Return the size in bytes of an array: the larger of what the archive and the array's
-        header say."""
+        """Return an array's size in bytes: the larger of the archive's and the header's number."""
         archive = self._file.zip
         assert archive is not None
         info = archive.getinfo(key if key in archive.NameToInfo else f"{key}.npy")

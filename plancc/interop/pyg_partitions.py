@@ -1,9 +1,9 @@
 """Exports of partitions for PyTorch Geometric.
 
 A cache for ClusterData replaces a run of METIS (Chiang et al., Cluster-GCN, 2019).
-``part_P/metis.pt`` holds the permutations of nodes and edges as in PyTorch Geometric 2.4 and newer,
-``data.pt`` the graph. This export needs torch and torch_geometric. The other export, which needs
-torch, is a partition for torch_geometric.distributed, as its Partitioner writes.
+``part_P/metis.pt`` holds the permutations of vertices and edges as in PyTorch Geometric 2.4 and
+newer, ``data.pt`` the graph. This export needs torch and torch_geometric. The other export, which
+needs torch, is a partition for torch_geometric.distributed, as its Partitioner writes.
 """
 
 from __future__ import annotations

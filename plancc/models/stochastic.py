@@ -211,7 +211,8 @@ class NetSample:
     """The nets of a sample of mini-batches; equal nets are merged.
 
     Attributes:
-        hypergraph: Nets and their sources. The cost is the number of equal nets; a vertex weighs 1.
+        hypergraph: Merged nets and their sources. A net's cost is the number of nets that were
+            merged into it; a vertex weighs 1.
         num_batches: Number of batches; smaller than requested if the sample is full or time is up.
         num_nets: Number of nets before merging, including nets of one pin.
         vertices_seen: Share of the sampler's vertices that occur in at least one batch.

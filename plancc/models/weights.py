@@ -151,7 +151,10 @@ def capacities_of(balance: str | Balance) -> tuple[float, ...] | None:
 
 
 def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int64]:
-    """Return `constraints` as one array, int64[num_vertices] or [num_vertices, num_constraints]."""
+    """Return the result of `constraints` in one array: int64[num_vertices].
+
+    With several constraints, the array is int64[num_vertices, num_constraints].
+    """
     return _stacked(constraints(matrix, balance))
 
 

@@ -161,7 +161,7 @@ class Adapter:
 
 
 def scaled(values: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
-    """Scale down columns of `values` with sums above `max_total`; positive values stay positive."""
+    """Scale down the columns whose sums exceed `max_total`; positive values stay positive."""
     total = values.sum(axis=0)
     if (total <= max_total).all():
         return values

@@ -169,7 +169,8 @@ def _exchange(
 ) -> int:
     """Exchange vertices between two parts; return by how much the volume falls.
 
-    Since the flow network leaves out some nets, the volume may rise; then undo the exchange.
+    Since the flow network leaves out some nets, the volume may rise. In this case, the exchange is
+    undone, and the result is 0.
     """
     saved = int(exchange_between(vertices, pair[0], pair[1], nets, state))
     if saved >= 0:

@@ -78,7 +78,7 @@ class Restoring:
 class Cuts:
     """Tuned parameters of minimum cuts between neighbouring parts.
 
-    On a mesh with 8 parts, a refinement without its last cuts gives 1.057 times the volume.
+    On a mesh with 8 parts, a refinement that does not end with cuts gives 1.057 times the volume.
     """
 
     # Most weight next to the boundary that a minimum cut may move, as a share of the part's weight.

@@ -222,8 +222,9 @@ class RefineExpected(RefineVolume):
 class _RefineTraffic(RefineVolume, ABC):
     """Base class of passes that run rounds of V-cycles with prices on traffic.
 
-    A round that lowers the objective at too much volume is continued at lower prices, so that
-    removed messages stay removed. Other rounds start from the best owners.
+    If a round lowers the objective but raises the volume too much, the next round continues from
+    its owners at lower prices, which keeps removed messages removed. Other rounds start from the
+    best owners.
 
     Attributes:
         max_extra_volume: Largest increase of the given owners' volume, divided by this volume.

@@ -186,7 +186,7 @@ class Grid:
         return width * column // self.columns, width * (column + 1) // self.columns
 
     def check_width(self, width: int) -> None:
-        """Raise InputError if the grid splits rows of `width` columns over more ranks than that."""
+        """Raise InputError if the grid splits `width` columns over more than `width` ranks."""
         if self.splits_columns and width < self.columns:
             raise InputError(
                 f"grid '{self}' splits columns over {self.columns} ranks, but a layer is "
@@ -223,8 +223,8 @@ class Grid:
         """Return the pieces that the ranks of one layer of the grid broadcast, one after another.
 
         Algorithms 1 and 3 of Tripathy et al. 2020: a square grid has a piece for each process row,
-        others have lcm(rows, columns). In "1.5d" every part is a piece, and `Piece.column` is its
-        `chunk`.
+        others have lcm(rows, columns). In "1.5d" every part is a piece, and `Piece.column` is the
+        part's `chunk`.
         """
         parts = list(pairwise(part_ptr.tolist()))
         if self.scheme == "1.5d":

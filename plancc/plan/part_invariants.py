@@ -137,7 +137,7 @@ def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: ignore[no-untyped-def]
-    """Return the first fault as (key of `MESSAGE_FAULTS`, part, message); zeros without a fault.
+    """Return the first fault as (key of `MESSAGE_FAULTS`, part, message), or zeros.
 
     `ptr`, `peer`, `row_ptr` and `row` are the arrays of a `Side`. `rows` has the number of rows of
     every part. `of_part` says whether the part, not its peer, owns the rows of its messages.

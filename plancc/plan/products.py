@@ -261,7 +261,5 @@ def adjoint(program: Sequence[Step]) -> Program:
 
 
 def without_messages(program: Sequence[Step]) -> Program:
-    """Return only the products of a program, for ranks that already have the rows of other
-    ranks.
-    """
+    """Return only the products of a program, for ranks that already have the halo rows."""
     return tuple(step for step in program if isinstance(step, Multiply))

@@ -43,7 +43,7 @@ class RankParts:
 
     @property
     def parts_to_read(self) -> tuple[int, int]:
-        """The range of parts that the rank reads: on a "3d" grid, more than `parts`."""
+        """The range of parts that the rank reads; on a "3d" grid, these are more than `parts`."""
         grid = self.header.grid
         return self.parts if grid is None else grid.parts_of_block(self.rank)
 

@@ -228,9 +228,9 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
     """Choose, for each ordered pair of nodes, the sending and the receiving part: int32[2, pairs].
 
     `nodes` holds the two nodes of each pair, and `crossing` its number of rows. `owned` and
-    `needed` hold three arrays: pair, part, and rows that the part owns or needs. `load` is the rows
-    that each part sends and receives in its node; the rows of each choice are added to it. Pairs
-    with the most rows come first, and get the parts whose load is then least.
+    `needed` each hold three arrays: pair, part, and rows that the part owns or needs. `load` has
+    the rows that each part sends and receives in its node; the rows of each choice are added to
+    it. Pairs with the most rows come first, and get the parts whose load is then least.
     """
     pairs = len(crossing)
     width = (first[1:] - first[:-1]).max()

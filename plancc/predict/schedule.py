@@ -168,7 +168,8 @@ class BatchDraw:
 
     Attributes:
         blocks: Blocks in which a rank draws nonzeros of own rows; each takes a fixed time too.
-        rows (int64[num_ranks]): Own, sent and received rows, and nonzeros drawn for other ranks.
+        rows (int64[num_ranks]): Total of drawn own rows, sent rows, received rows, and nonzeros
+            drawn for other ranks.
         nonzeros (int64[num_ranks]): Nonzeros in own rows, summed over the blocks.
         alone: Whether ranks draw without messages; a second core can then draw the next batch.
     """

@@ -72,7 +72,7 @@ _DRAW = Place(0, "batch", DRAW)
 
 
 class StepTime(NamedTuple):
-    """Seconds of an operation at a `Place`: of the slowest rank, `rank`, and the mean of ranks."""
+    """Seconds of an operation at a `Place`: of the slowest rank (`rank`), and on average."""
 
     layer: int
     direction: str

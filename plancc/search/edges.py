@@ -262,8 +262,8 @@ class EdgeJob(RefiningJob):
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
         """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
-        If `first`, lower efforts make this start too: the last steps of such an effort run after
-        as many splits as it makes.
+        If `first`, lower efforts make this start too, but with fewer splits. After the number of
+        splits of a lower effort, the last steps of this effort run, too.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())

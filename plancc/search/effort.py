@@ -330,7 +330,7 @@ def _combined(job: RowJob) -> Combined:
 
 
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
-    """Return the starts of effort "balanced", with seeds, and how many may follow the first."""
+    """Return pairs (start, seed) for effort "balanced", and how many may follow the first pair."""
     every, how = job.beginnings("balanced"), job.kind_numbers
     most = how.others
     if job.few:

@@ -296,8 +296,8 @@ def _weights(
 ) -> Tensor:
     """Return the weight of each class's vertices in the loss, float64[num_classes]. Collective.
 
-    Balanced weight: n / (k c) for c of n training vertices, if k classes have vertices (King and
-    Zeng 2001); 1 for a class without vertices.
+    A balanced weight is n / (k c) for a class with c of the n training vertices, where k is the
+    number of classes with vertices (King and Zeng 2001). It is 1 for a class without vertices.
     """
     classes = options.classes or classes
     weights = torch.ones(classes, dtype=torch.float64)

@@ -122,7 +122,7 @@ def blocks(
 
     Parameters:
         sources: This rank's rows. The k-th sources of all ranks have the same names, dtypes and row
-            shapes, and together every vertex once. Names of different sources differ.
+            shapes, and together have each vertex once. Names of different sources differ.
         everywhere: Whether every rank gets the blocks; otherwise only rank 0 does.
 
     Raises:

@@ -336,7 +336,7 @@ def _joined(opened: Opened, description: Description, task: LearningTask, weight
 
 
 def options_of(description: Description, name: str, settings: dict[str, Any]) -> TrainOptions:
-    """Return the options of a run with the described network, or raise InputError with `name`."""
+    """Return the options of a run with the described network, read from file `name`."""
     dims, network = description.dims, description.options
     hidden = set(dims[1:] if network.decoder else dims[1:-1])
     if len(hidden) > 1:

@@ -217,7 +217,10 @@ class Replay:
     # -- messages ------------------------------------------------------------------------------
 
     def _meet(self, place: tuple[int, int, int], mine: _ReplayEnd) -> None:
-        """Record an end of message `place` (sender, receiver, tag); start it if both are known."""
+        """Record one end of a message; start the message if both of its ends are known.
+
+        `place` is (sender, receiver, tag).
+        """
         ends = self._ends[place]
         if not ends or ends[0].is_sent == mine.is_sent:
             ends.append(mine)

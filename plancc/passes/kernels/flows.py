@@ -792,7 +792,7 @@ def split_pair(
     nets: Any,
     state: Any,
 ) -> Any:
-    """Return the vertices that the two parts of a pair should exchange, int32[k], and the work.
+    """Return the vertices that the parts of a pair should exchange, int32[k], and the work done.
 
     `history` has two entries: the number of the group of pairs that last moved each vertex,
     int32[num_vertices]; and a bound, -1 before the pair's first search. If no number in the pair's

@@ -154,10 +154,10 @@ def cover(cut: Cut) -> Any:
 
 @njit(cache=True, nogil=True)
 def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
-    """Return whether an alternating path from the other side reaches each vertex, bool[m].
+    """Return, for each vertex of one side, whether an alternating path reaches it: bool[m].
 
-    `starts` says which vertices of the other side begin paths. Vertex x there has the neighbours
-    ``ends[ptr[x]:ptr[x + 1]]``; vertex y here is matched with ``mate[y]``.
+    Paths begin at those vertices of the other side for which `starts` is true. Vertex x of the
+    other side has the neighbours ``ends[ptr[x]:ptr[x + 1]]``; `mate` matches vertices of this side.
     """
     found, queue = np.zeros(len(mate), dtype=np.bool_), np.empty(len(starts), dtype=np.int64)
     tail = 0

@@ -29,7 +29,7 @@ TRANSPOSE_WORDS = 18
 
 
 class GridScheduler(Scheduler):
-    """Base class of the schedulers of process grids; InputError if tables and grid do not fit."""
+    """Base class of the schedulers of process grids. Tables must have as many parts as the grid."""
 
     def __init__(self, tables: Tables) -> None:
         grid = tables.grid

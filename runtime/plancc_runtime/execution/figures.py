@@ -116,7 +116,7 @@ def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[s
 
 
 def steps_remark(network: Network, view: View, sent: Counter[str], transport: Transport) -> str:
-    """Compare the words `sent` in training on `view` with those of the listed `Options.steps`.
+    """Compare the words `sent` in training on `view` with the words that `Options.steps` predicts.
 
     Collective. Return a remark on the first layer whose counts differ, or "".
     """

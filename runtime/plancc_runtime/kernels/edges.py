@@ -1,9 +1,9 @@
 """Sums over the nonzeros in each row or column of one rank, and functions of each nonzero.
 
 The kernels compute aggregation (Md et al. 2021, Algorithm 1) and attention (Velickovic et al.,
-*Graph Attention Networks*, ICLR 2018), forward and backward. CPUs run numba kernels on an own pool:
-ranks may be Python threads, which must not use numba's threads at once. Other devices run torch
-operations.
+*Graph Attention Networks*, ICLR 2018), forward and backward. CPUs run numba kernels on a thread
+pool of this module, because ranks may be Python threads, which must not use numba's threads at the
+same time. Other devices run torch operations.
 
 Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
 """

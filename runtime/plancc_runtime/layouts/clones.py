@@ -324,7 +324,7 @@ class Delay:
 
     Attributes:
         epoch (int): Epoch of the next products, from 0; the caller sets it.
-        bins (list of Bin): Bin k has a turn in every epoch e with e % r = k.
+        bins (list of Bin): Bin k sends partial sums in every epoch e with e % r = k.
     """
 
     def __init__(self, clones: Clones, epochs: int, resources: Resources) -> None:

@@ -197,8 +197,9 @@ class Executor:
     InputError if the program breaks the module's rules; the adjoint is checked when it first runs.
 
     Parameters:
-        blocks: Pieces of the matrices, by the step's name and whether they are transposed.
-        movers, shared: Exchanges, and rows that a group shares, by the step's name.
+        blocks: Pieces of each step's matrix, by the step's name and whether they are transposed.
+        movers: The exchange of each step that moves rows, by the step's name.
+        shared: The rows of each step that shares rows in a group, by the step's name.
     """
 
     def __init__(
@@ -219,7 +220,7 @@ class Executor:
         }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
-        """Return a copy with the exchanges `movers`; `blocks` replace those with the same keys."""
+        """Return a copy with exchanges `movers`; `blocks` replace the blocks of the same keys."""
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
         return other
@@ -321,7 +322,7 @@ class Executor:
 
 
 class ProgramGraph(LayerGraph):
-    """The graph of a layout whose products an `Executor` runs, in the dtype of `resources`."""
+    """A graph whose products are run by an `Executor`, in the dtype of `resources`."""
 
     resources: Resources
 

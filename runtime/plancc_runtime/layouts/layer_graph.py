@@ -155,7 +155,7 @@ class LayerGraph(ABC):
         return self.finished(z, bias, rectified)
 
     def own_columns(self, vector: Tensor) -> Tensor:
-        """Return the entries of a vector, one per column of a matrix, for this rank's columns."""
+        """Return this rank's entries of `vector`, which has one entry per column of a matrix."""
         return vector
 
     def first_column(self, width: int) -> int:

@@ -1,7 +1,7 @@
 """Local matrices in the form in which kernels multiply by them ("laid out").
 
-Halo columns form one piece per group of messages, since a call of torch takes 10 to 50
-microseconds.
+The halo columns of several messages form one piece, since each piece needs a call of torch, which
+takes 10 to 50 microseconds.
 """
 
 from __future__ import annotations

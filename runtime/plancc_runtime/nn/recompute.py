@@ -66,7 +66,7 @@ def recomputed(
 class _Layer:
     """Layer k of a network (counted from 0), as functions to call before and after its exchange.
 
-    With a residual, the last results of every method but `finish` are the layer's input rows.
+    With a residual, every method but `finish` also returns the layer's input rows, as last result.
     """
 
     def __init__(
@@ -109,8 +109,8 @@ class _Layer:
     def finish(self, place: slice, rows: Rows) -> Rows:
         """Apply layer norm, activation and residual to some rows of a hidden layer's output.
 
-        A batch norm needs all rows, and is not applied. With a residual, `rows` ends with the
-        input.
+        A batch norm needs all rows, so it is not applied here. With a residual, the last of `rows`
+        holds the layer's input rows.
         """
         (z,), own = self._parted(rows)
         if self._network.options.norm == "layer":

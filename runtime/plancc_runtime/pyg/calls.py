@@ -162,7 +162,10 @@ class _Operations(TorchDispatchMode):
 
 
 def _is_pointwise(operation: Any) -> bool:
-    """Whether torch tags an operation or, if it is not in `SUMS`, an overload as pointwise."""
+    """Whether torch tags an operation as pointwise.
+
+    A tag of any overload counts, unless the operation is in `SUMS`.
+    """
     name = operation.overloadpacket.__name__.rstrip("_")
     if name == "scalar_tensor":  # makes a tensor of a number
         return True

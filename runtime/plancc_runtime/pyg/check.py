@@ -118,7 +118,10 @@ def _entries_of(
 
 
 def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Choose nearby rows of all ranks, bool[num_rows], and the edges among them. Collective."""
+    """Choose rows close to each other, on all ranks: bool[num_rows]; return also their edges.
+
+    Collective.
+    """
     column, row = graph.edge_index
     chosen = torch.zeros(graph.num_rows, dtype=torch.bool)
     first = row[column >= graph.num_rows][:1]

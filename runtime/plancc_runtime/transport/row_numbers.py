@@ -183,7 +183,10 @@ def _word_messages(exchange: Exchange) -> Exchange:
 
 @njit(cache=True, nogil=True)
 def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
-    """Set the bits of `rows`; return the words that are not 0: positions and values, both [m]."""
+    """Pack row numbers into words of 32 bits; return positions and values of words that are not 0.
+
+    Bit k of a message's words is set if `rows` has the message's row k.
+    """
     places = np.empty(len(rows), dtype=np.int64)
     words = np.empty(len(rows), dtype=np.int32)
     size, message = 0, 0
