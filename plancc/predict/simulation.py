@@ -328,7 +328,7 @@ class _Rings(NamedTuple):
 
 
 class WorkTimes:
-    """Computes how long every rank needs for an operation, with numbers of 4 or 8 bytes."""
+    """Computes how long every rank needs for an operation on numbers of 4 or 8 bytes."""
 
     def __init__(self, machine: Machine, num_ranks: int, word_bytes: int) -> None:
         self._machine, self._num_ranks, self._bytes = machine, num_ranks, word_bytes
