@@ -262,7 +262,7 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
 
 
 def slowness(machine: Machine, num_ranks: int) -> Float64Array:
-    """Return how many times slower each rank is than a rank with a core and speed 1, float64."""
+    """Return how many times slower each rank is than a rank of speed 1 with a core of its own."""
     shared: Float64Array = np.maximum(_shared(machine, num_ranks), 1.0)
     return shared / machine.speeds(num_ranks)
 
