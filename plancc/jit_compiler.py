@@ -124,7 +124,7 @@ class _Key:
 
 @contextlib.contextmanager
 def _lean_overloads() -> Iterator[None]:
-    """Context manager in which numba's implementations of functions count as inner functions.
+    """Context manager in which numba's implementations of functions are *inner* (see the module).
 
     Code outside the ``with`` block does not find implementations made inside, because numba looks
     up implementations by the flags of the caller.

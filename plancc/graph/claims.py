@@ -185,8 +185,8 @@ def warn_of_counts(
 def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[Any]) -> None:
     """Warn if the first of three columns seems to hold line numbers or times.
 
-    Line numbers rise by 1 from line to line, while the other columns share most numbers. Times are
-    at least `OF_TIMES`, while all numbers of the second column are below.
+    Numbers that rise by 1 from line to line count as line numbers if the other columns share most
+    of their numbers. Numbers from `OF_TIMES` on count as times if the second column has none.
     """
     what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
     if rises and (np.diff(u) == 1).all():

@@ -50,7 +50,7 @@ def to_folder(
     allow_large: bool = False,
     **reading: Any,
 ) -> Graph:
-    """Write a source as a new or empty folder of ``.npy`` files, and return its mapped graph.
+    """Write a source into a new or empty folder as ``.npy`` files, and return the mapped graph.
 
     If `data` is None, the vertex data that the source holds are written; if `memory` is None,
     sorting may take the free memory.

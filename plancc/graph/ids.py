@@ -177,7 +177,7 @@ def number(
     """Return vertex numbers for the ids of an edge list with at least one edge.
 
     With `num_vertices` or `keep_ids`, ids are vertex numbers; otherwise the vertices are the ids
-    that occur, ascending. Ids index `names`, if given. ``place(edge)`` is a phrase for messages.
+    that occur, ascending. Ids index `names`, if given. Errors name an edge by ``place(edge)``.
     """
     if names is not None:
         check_no_numbers(where, num_vertices, keep_ids)

@@ -104,7 +104,7 @@ def read_names(
 def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArray[np.int64]]:
     """Return the distinct names among `texts`, ascending, and each text's index, int64[n].
 
-    A text that is empty, too long or has a NUL is an InputError.
+    Raises InputError for a text that is empty, is too long, or has a NUL.
     """
     encoded = [text.encode() for text in texts]
     width = max(map(len, encoded))

@@ -172,7 +172,8 @@ def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
 def _share_named(column: Any, vertices: npt.NDArray[Any]) -> float:
     """Return the share of the vertices whose ids occur in a column.
 
-    It is 0 if an id is repeated, and 1 if all ids are larger, or all smaller, by 1 (`_shift`).
+    The share counts as 0 if the column repeats an id, and as 1 if the column's ids are those of the
+    vertices plus 1, or minus 1 (`_shift`).
     """
     kinds = "S" if are_names(vertices) else "iuf"
     if column.ndim != 1 or not len(vertices) or column.dtype.kind not in kinds:
@@ -224,7 +225,7 @@ def natural_order(name: str) -> list[Any]:
 
 
 def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
-    """Warn if a folder's files are not in alphabetical order, but by number: part.2, part.10."""
+    """Warn if a folder's files are not read in alphabetical order: part.2 before part.10."""
     for plain, name in zip(names, sorted(names, key=natural_order), strict=True):
         if plain != name and os.path.isdir(folder):
             order = f"by the numbers in their names, {show(name)} before {show(plain)}"

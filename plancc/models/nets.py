@@ -223,7 +223,7 @@ def _block_nets(
 ) -> Any:
     """Build a net for every column of a block, as `column_nets` does for a matrix.
 
-    Nets of one pin are left out, but `num_columns` counts them.
+    Nets of one pin are left out, but the first result, the number of columns, counts them.
 
     Parameters:
         rows, ptr, columns: The `plancc.sampling.batch.BatchLayer`.

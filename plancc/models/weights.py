@@ -109,7 +109,7 @@ class Balance:
         return self.allowed.get(constraint.split()[0], default)
 
     def limits(self, matrix: Graph, num_parts: int, epsilon: float) -> Limits:
-        """Return limits for the weights of parts; names without an own limit allow `epsilon`."""
+        """Return limits for the weights of parts; `epsilon` is for names that `allowed` lacks."""
         found = constraints(matrix, self)
         allowed = [self.epsilon(name, epsilon) for name in found]
         return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))

@@ -34,8 +34,8 @@ def numbered(
     """Return the owners with renumbered parts if this makes the predicted epoch shorter.
 
     For objective "time", owners in `found.others` are tried too. `found` itself is returned if the
-    model needs no search, or if rows are fixed. If the objective is not "time", a named partitioner
-    or topology also keeps the numbers.
+    model needs no search, or if rows are fixed; for other objectives than "time", also if the user
+    names a partitioner or a topology.
 
     `seconds` returns the seconds of an epoch; None to ask the predictor.
     """

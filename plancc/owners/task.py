@@ -57,7 +57,7 @@ class Task:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """The objectives that the user may name; empty if none is named, or the model is auto."""
+        """The objectives allowed for the model; empty if the user names none, or for model auto."""
         if self.options.objective is None or self.model.layout == "any":
             return ()
         return (*self.model.own_objectives, *OBJECTIVES)

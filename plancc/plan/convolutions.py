@@ -305,7 +305,7 @@ class Convolution:
 
     Attributes:
         name: A model of `plancc-run`.
-        weights: Number of trained parameters; None: counted from the steps, without vertex types.
+        weights: Number of trained parameters. None without vertex types: the sum over the steps.
     """
 
     name: str = "gcn"

@@ -129,7 +129,7 @@ def _matrix(parts: PartRange, own: Int64Array) -> Iterator[tuple[str, str]]:
 
 
 def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
-    """Return a phrase for the first of parallel nonzeros that do not ascend by relation, or ""."""
+    """Return a phrase for the first parallel nonzero that breaks the order by relation, or ""."""
     again = np.flatnonzero(~first_of_columns(parts.row_ptr, parts.column))
     wrong = again[relation[again] <= relation[again - 1]]
     return f"nonzero {wrong[0]} does not ascend" if len(wrong) else ""

@@ -92,7 +92,7 @@ class Part(WithColumns):
             otherwise None. With a grid, `index` is the rank and `num_parts` the number of ranks.
             The own rows are the rows of H that this rank holds between products. The local matrix
             and the messages are empty.
-        claims: This rank's claims about its slice; None if there are none yet.
+        claims: Figures that must match those of all other ranks' slices; None if not computed yet.
         links: Pairs for link prediction whose sources are own rows. Targets are numbered locally:
             own rows, then the rows received in `link_exchange`.
         link_exchange: Messages with the rows of the links' targets; None if the plan has no links.

@@ -256,7 +256,7 @@ def grid_program(grid: Grid) -> Program:
 
 
 def adjoint(program: Sequence[Step]) -> Program:
-    """Return the program of A^T G, given that of A H; no gradient is sent for late rows."""
+    """Return the program of A^T G, given that of A H; steps with `Step.late` have no adjoint."""
     return tuple(step.adjoint() for step in reversed(program) if not step.late)
 
 

@@ -401,7 +401,7 @@ class PlanFile:
                 raise self._error(f"/metrics says {name} = {said}, the tables say {value}")
 
     def check_content(self) -> None:
-        """Raise PlanError if a known dataset or group mismatches its digest; 0.3 s per gigabyte."""
+        """Raise PlanError if a known dataset or group does not match its digest."""
         for name, dataset in self.datasets.items():
             for first in range(0, self.header.num_parts if dataset.cut else 1, PARTS_AT_ONCE):
                 self.read(name, first, min(first + PARTS_AT_ONCE, self.header.num_parts))

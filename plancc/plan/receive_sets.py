@@ -19,9 +19,9 @@ ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
 
 @njit(cache=True, nogil=True, plain=True)
 def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
-    """Return the offsets of the groups, int64[num_groups + 1], in a list sorted by group.
+    """Return the offsets that groups have once a list is sorted by group: int64[num_groups + 1].
 
-    `key` is the group of every entry; `key` itself need not be sorted.
+    `key` is the group of every entry of the list before it is sorted.
     """
     ptr = np.zeros(num_groups + 1, dtype=np.int64)
     for i in range(len(key)):

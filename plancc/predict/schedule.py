@@ -60,7 +60,7 @@ class Pairs:
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
-        """Return the traffic of every rank, between nodes and in total, kept for later calls."""
+        """Return the traffic of every rank, between nodes and in total; later calls reuse it."""
         if ranks_per_node not in self._split:
             messages = map(np.array, (self.source, self.target, self.rows))  # one type of array
             sums = _split(*messages, self.num_ranks, ranks_per_node)

@@ -262,7 +262,7 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
 
 
 def slowness(machine: Machine, num_ranks: int) -> Float64Array:
-    """Return how many times slower each rank is than a rank with a core and speed 1, float64."""
+    """Return how many times slower each rank is than a rank of speed 1 with a core of its own."""
     shared: Float64Array = np.maximum(_shared(machine, num_ranks), 1.0)
     return shared / machine.speeds(num_ranks)
 
@@ -328,7 +328,7 @@ class _Rings(NamedTuple):
 
 
 class WorkTimes:
-    """Computes how long every rank needs for an operation, with numbers of 4 or 8 bytes."""
+    """Computes how long every rank needs for an operation on numbers of 4 or 8 bytes."""
 
     def __init__(self, machine: Machine, num_ranks: int, word_bytes: int) -> None:
         self._machine, self._num_ranks, self._bytes = machine, num_ranks, word_bytes

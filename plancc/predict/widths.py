@@ -1,4 +1,4 @@
-"""The widths of the first and last layer that vertex data need, and checks of given widths."""
+"""The widths that vertex data need in the first and last layer, and checks of given widths."""
 
 from __future__ import annotations
 

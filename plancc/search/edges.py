@@ -88,7 +88,7 @@ class EdgeJob(RefiningJob):
     """A search for owners of rows and of nonzeros.
 
     Attributes:
-        below: Owners of least volume found by every effort below the search's effort.
+        below: For every effort below the search's effort, the owners of least volume that it found.
     """
 
     below: dict[str, Member] = field(default_factory=dict)

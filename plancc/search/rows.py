@@ -216,7 +216,8 @@ class RowJob(RefiningJob):
     def _start_by_tightest(self, how: Beginning, seed: int) -> Owner | None:
         """Make a start that balances only the constraint with the smallest allowed imbalance.
 
-        Return None if no such start pays (`tightest`), or V-cycles cannot correct its overload.
+        Return None if such a start is of no use (see `tightest`), or if V-cycles cannot correct its
+        overload.
         """
         one = tightest(self.degrees, self.limits)
         if how.how.clustered or one is None or self.num_parts == 1 or len(self.nets.pins) == 0:

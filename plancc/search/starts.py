@@ -94,8 +94,8 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
     """Return the limits for a start that balances only the tightest constraint, or None.
 
-    It is None if constraints are equally tight, if there are hubs (whose weights differ too much),
-    or if a part's slack is below the weight of `Starts.least_slack` average vertices.
+    The result is None if constraints are equally tight, if there are hubs (whose weights differ too
+    much), or if a part's slack is below the weight of `Starts.least_slack` average vertices.
     """
     first, *others = sorted(limits.apart(), key=lambda each: float(each.epsilon[0]))
     slack = first.epsilon[0] * len(degree) / limits.num_parts
@@ -115,7 +115,8 @@ def beginnings(
     """Yield the starts that installed partitioners declare for a kind of graph, the best first.
 
     Yield nothing if the best partitioner of graphs declares none; callers then use `auto_rank`.
-    `beside`: whether to add starts for few parts (`Start.most_parts`), which pay only with others.
+    `beside`: whether to add starts for few parts (`Start.most_parts`), which are worth their time
+    only beside other starts.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     first = next((adapter for adapter in ranked if adapter.available()), None)

@@ -91,8 +91,8 @@ class Epoch(SplitMetrics):
         learning_rate: Learning rate; 0 if there was no update.
         val_loss: Mean loss over labelled validation vertices; None if not evaluated.
         seconds_max, seconds_mean: Seconds of each phase, such as "spmm", over ranks.
-        words_sent, messages_sent, bytes_sent: Rows of activations and gradients that all ranks
-            sent. On process grids, also nonzeros of A, and rows for products with weights.
+        words_sent, messages_sent, bytes_sent: What all ranks sent: rows of activations and
+            gradients. On process grids, also nonzeros of A, and rows for products with weights.
         words_sent_max, messages_sent_max: Counts of the rank that sends most.
         words_reduced: Words that every rank contributes to all-reduces, such as weight gradients,
             loss and scores; not in `words_sent`. On 1.5D grids, also sums of products.

@@ -343,7 +343,7 @@ class Run:
         return metric.lowered(found["val"])
 
     def finish(self) -> TrainResult:
-        """Return all figures of the run; with early stopping, set and score the best weights."""
+        """Return all figures of the run; early stopping restores and scores the best weights."""
         network, transport = self._learner.network, self.transport
         final, best_epoch = self._final_pass(), None
         if self.options.patience is not None:

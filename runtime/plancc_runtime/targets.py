@@ -289,7 +289,7 @@ class Numbers(Target):
         return found
 
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return mean scores over targets; R2 of a constant target is 1 if it is met, else 0."""
+        """Return mean scores of targets; R2 of a constant target is 1 for exact outputs, else 0."""
         squared, magnitudes, sums, squares = counts[1:].reshape(4, -1)
         around = squares - sums**2 / size
         around[around <= size * np.finfo(np.float64).eps * squares] = 0

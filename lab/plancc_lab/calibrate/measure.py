@@ -146,7 +146,8 @@ class MeasuredRates:
 class MeasuredEpochs:
     """Times of an epoch of a GCN that every rank trains alone, with all passes.
 
-    A time is the mean over ranks of the median over epochs, or of their mean if ranks share cores.
+    A time is the mean over ranks of the median over epochs or, if ranks share cores, of the mean
+    over epochs.
 
     Attributes:
         sparse, rest: Seconds of sparse products, and of all other work.

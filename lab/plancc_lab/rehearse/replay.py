@@ -367,7 +367,7 @@ class _ReplayEnd(NamedTuple):
 
 @dataclass(eq=False)
 class _Item:
-    """A message, or a rank's share of a collective; `left` is how many ports must still end it."""
+    """A message, or a rank's share of a collective; `left` ports have not finished it yet."""
 
     seconds: float
     left: int

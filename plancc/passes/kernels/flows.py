@@ -602,7 +602,8 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
 def _list(side: int, x: int, net: Any, flow: Any) -> None:
     """Add vertex x to the vertices that a side could take in next.
 
-    Own vertices far from the boundary come first, the other part's far vertices last.
+    The side's own vertices come first, those farthest from the boundary before all others; of the
+    other part's vertices, the farthest come last.
     """
     if flow.reached[side, x] or flow.listed[side, x] or x < 2:
         return
@@ -645,7 +646,7 @@ def _hash(x: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _piercing(side: int, costly: bool, most: Any, net: Any, flow: Any) -> int:
-    """Return the vertex beyond its cut that a side takes in next; -1 if there is none.
+    """Return the next vertex that a side takes in, from beyond the cut; -1 if there is none.
 
     If `costly`, the other side may have reached the vertex, which raises the cost of the cut.
     """

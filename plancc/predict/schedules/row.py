@@ -129,7 +129,7 @@ def traffic_of(tables: Tables) -> Traffic:
 def messages(step: str, pairs: Pairs, width: int | Int64Array) -> list[PointToPoint]:
     """Return the messages of the exchange `pairs`, whose rows have `width` columns.
 
-    Exchanges in hops give an entry for every hop, and empty exchanges none.
+    The list has an entry for every hop or, without hops, one entry; hops without rows are left out.
     """
     steps = pairs.by_step(step).items()
     return [PointToPoint(each, width, name) for name, each in steps if len(each.source)]

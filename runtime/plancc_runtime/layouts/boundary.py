@@ -63,7 +63,7 @@ def numbered(block: Block, sampling: Sampling) -> Block:
 
 
 def with_uses_sent(block: Block, transport: Transport) -> Block:
-    """Return the block with `Numbering.uses_sent`, the receivers' `uses`. Collective.
+    """Return the block with `Numbering.uses_sent`: the receiver's `uses` of sent rows. Collective.
 
     A block without `Numbering.uses` is returned unchanged.
     """

@@ -411,7 +411,7 @@ class DelayedSums:
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:
-        """Receive rows for the bin whose turn it is, and send the partial sums of its leaves.
+        """Receive rows for the bin whose turn it is, and send partial sums of the bin's leaves.
 
         Collective. `partial` has the partial sums of all this rank's leaves: Tensor[leaves, width].
         """

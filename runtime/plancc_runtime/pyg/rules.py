@@ -319,7 +319,7 @@ class TorchRules(OverRanks):
         return alike(found, x)
 
     def _sliced(self, call: Call, x: Spread, key: Any) -> Tensor:
-        """Return ``x[key]``; raise InputError for keys that cut the axis spread over the ranks.
+        """Return ``x[key]``; raise InputError for a key that cuts the spread axis ``x.axis``.
 
         Along this axis, the key must select all entries, or every n-th edge.
         """

@@ -117,7 +117,8 @@ class RowLists:
     def tell(self, rows: IntArray, numbers: IntArray) -> Rounds[tuple[IntArray, Int32Array]]:
         """Send `numbers` for `rows`. Return the received rows and their numbers. Collective.
 
-        Rows are positions among all rows that this rank sends, or receives. Numbers are below 2^31.
+        `rows` are positions among all rows that this rank sends; the received rows are positions
+        among all rows that it receives. Numbers are below 2^31.
         """
         order = np.argsort(rows, kind="stable")
         first, ends = self._exchange.send.row_ptr, self._exchange.receive.row_ptr
