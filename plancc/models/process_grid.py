@@ -109,7 +109,7 @@ class ProcessGridModel(Model):
         return {} if self.part is None else {"part": self.part}
 
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
-        """Let row model `blocks` build the problem of assigning rows to the blocks of a grid."""
+        """Build, with the row model named `blocks`, the problem that assigns rows to blocks."""
         check_num_parts(matrix.num_vertices, num_parts)
         model = MODELS[self.blocks](**self.block_options)
         blocks = self.shape(num_parts).num_blocks

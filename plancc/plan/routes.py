@@ -118,7 +118,7 @@ class _Once(NamedTuple):
 
 
 def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> Int64Array:
-    """Return the group in `once` of the rows that ``owner[k]`` sends ``node[k]``, for every k."""
+    """For every k, return the group in `once` that goes from part ``owner[k]`` to ``node[k]``."""
     keys = once.owner.astype(np.int64) * nodes + once.node
     return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)
 

@@ -88,8 +88,8 @@ class Prediction:
 
     Attributes:
         steps: The steps that take time, in the order of the epoch.
-        of_rank (dict of str to float64[num_ranks]): Seconds of every rank, without waiting, by
-            names in `STEPS` (and `DRAW`).
+        of_rank (dict of str to float64[num_ranks]): For each name in `STEPS` (and `DRAW`), the
+            seconds of every rank, without waiting.
     """
 
     schedule: Schedule

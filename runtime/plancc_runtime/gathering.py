@@ -181,7 +181,7 @@ class RowsOfRank:
         return RowsOfRank(places, len(wanted), self.contributes)
 
     def within(self, vertices: slice) -> tuple[npt.NDArray[np.int64], RowsOfRank]:
-        """Return the local rows of `vertices`, and `RowsOfRank` counted from ``vertices.start``."""
+        """Return the local rows of `vertices`, and their `RowsOfRank`, counted from the start."""
         there = (self.vertices >= vertices.start) & (self.vertices < vertices.stop)
         size, rows = vertices.stop - vertices.start, np.flatnonzero(there)
         return rows, RowsOfRank(self.vertices[rows] - vertices.start, size, self.contributes)

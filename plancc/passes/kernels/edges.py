@@ -142,7 +142,7 @@ def volume(state: EdgeState) -> int:
 
 @njit(cache=True, nogil=True)
 def other(k: int, e: int, pattern: Any) -> int:
-    """Return the other net of nonzero k: its column if net e is its row, else its row."""
+    """Return the net of nonzero k that is not e: if e is the net of its row, that of its column."""
     n = len(pattern.diagonal)
     return n + pattern.column[k] if e < n else pattern.row[k]
 
