@@ -34,7 +34,8 @@ def wanted_labels(
     rows: Any, base: int, links: ClusterLinks, weight: Any, load: Any, heaviest: Any, label: Any,
     score: Any,
 ) -> Any:  # fmt: skip
-    """Return each vertex's most linked label with room for it, int32[k]; -1: its present label.
+    """Return, for each vertex, the label with most links among labels with room; -1: its own label.
+
     Parameters:
         rows (int64[k]): The vertices; row r of `links` is vertex `base` + r.
         weight, load (int64[n, c]): Weights of all vertices, and of all labels.

@@ -192,7 +192,7 @@ class Cagnet2DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Return one set of options: the grid whose numbers of rows and columns differ least."""
+        """Return only the options of the grid whose numbers of rows and columns differ least."""
         return [{"grid": _shapes(num_ranks, 2)[0]}]
 
     def shape(self, num_ranks: int) -> Shape:
@@ -309,7 +309,7 @@ def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
 
 
 def _shapes(num_ranks: int, dimensions: int) -> list[str]:
-    """Return names of the grids with `num_ranks` ranks, such as "2x3", most similar sizes first.
+    """Return names, such as "2x3", of grids with `num_ranks` ranks; the most even come first.
 
     The list has at most `MOST_SHAPES` grids; if there are more, it ends with "...".
     """

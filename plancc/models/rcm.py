@@ -30,12 +30,18 @@ def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) ->
 
 
 def pipeline_stages(num_vertices: int, band: int) -> int:
-    """Return ``ceil(2n / (n - b))`` stages without idle time (Wan et al. 2025, section 3.5)."""
+    """Return the number of stages without idle time, ``ceil(2n / (n - b))`` for bandwidth b.
+
+    See Wan et al. 2025, section 3.5.
+    """
     return -(-2 * num_vertices // (num_vertices - band))
 
 
 def pipeline_granularity(num_vertices: int, band: int) -> float:
-    """Return ``(n - b) / 2n``, the smallest share of a stage (Wan et al. 2025, section 3.5)."""
+    """Return ``(n - b) / 2n``, the smallest share of the rows that a stage may have.
+
+    See Wan et al. 2025, section 3.5.
+    """
     return (num_vertices - band) / (2 * num_vertices)
 
 

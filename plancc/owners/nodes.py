@@ -170,7 +170,7 @@ def _on_nodes(
 def _between(
     matrix: Graph, options: SearchOptions, limits: Limits, first: npt.NDArray[np.int64]
 ) -> _Share:
-    """Return the search that divides rows among nodes, with the share `OF_NODES` of the imbalance.
+    """Return the search that divides rows among nodes; it may use `OF_NODES` of the imbalance.
 
     `first` has the first rank of every node, and at its end the number of ranks.
     """

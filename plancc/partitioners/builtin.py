@@ -1,7 +1,7 @@
 """plancc's own partitioner, which is always installed, deterministic, and runs in this process.
 
-A multilevel partitioner of hypergraphs. Presets "eco" and "strong" refine several partitions, and
-drop the worst on every level: finer levels take longer, and show better which partition will win.
+It partitions hypergraphs on several levels. Presets "eco" and "strong" refine several partitions,
+and drop the worst on every level: finer levels take longer, but show better which one will win.
 """
 
 from __future__ import annotations

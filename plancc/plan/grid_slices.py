@@ -45,8 +45,8 @@ def share_of_rank(
     Its `index` is the rank, and its `num_parts` the number of ranks.
 
     Parameters:
-        block: The parts `RankParts.parts_to_read`, without vertex data.
-        part: The rank's part of the row plan; None if `keeps_part` is false.
+        block: The parts that `RankParts.parts_to_read` names, without vertex data.
+        part: The rank's part of the row plan; None if ``keeps_part(grid)`` is false.
         vertex_data: Vertex data of the rows `RankParts.rows`.
     """
     grid, rank = held.header.grid, held.rank

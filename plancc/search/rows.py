@@ -60,9 +60,9 @@ class RowJob(RefiningJob):
         hypergraph: The nets, with the vertex weights that parts should share evenly.
         starter: Name of the partitioner that partitions the problem `base`.
         kind: Kind of the graph (`plancc.search.starts`); "" before the first start.
-        cut_made: For an expected volume: whether `_start_from_cut` has run.
+        cut_made: Whether `_start_from_cut` has run, which only expected volumes use.
         decided: Whether the start from this cut was so good that no other start is made.
-        begun: For every start that was made: the words of its name, then its seed.
+        begun: A tuple for every start that was made: the words of its name, then its seed.
         ready: Unused results of partitioners, by partitioner, preset, objective and seed.
         first_seconds: Seconds that the first start took.
         founders: The owners that effort "balanced" found, with their figures.

@@ -1,7 +1,8 @@
 """Kinds of graphs, and the starts of a search on each kind.
 
 A *start* is a partition that a partitioner makes, and that the search then improves. Before the
-first start, degrees tell hubs from even; the start's boundary rows then tell the other kinds.
+first start, degrees tell graphs of kind hubs from graphs of kind even; afterwards, the start's
+boundary rows tell the other kinds.
 
 =====  ===========================================================================================
 hubs   some vertices have many neighbours, as in collaboration and dense social networks

@@ -142,7 +142,7 @@ def volume(state: EdgeState) -> int:
 
 @njit(cache=True, nogil=True)
 def other(k: int, e: int, pattern: Any) -> int:
-    """Return the net of nonzero k that is not e: if e is the net of its row, that of its column."""
+    """Of the two nets of nonzero k, its row's and its column's, return the one that is not e."""
     n = len(pattern.diagonal)
     return n + pattern.column[k] if e < n else pattern.row[k]
 

@@ -41,7 +41,7 @@ class LinkTables:
         fixed: Messages with the rows of targets of links, the same in every epoch.
         drawn: Messages with the rows of targets of negatives.
         home: Messages that say who owns a negative's target. For every vertex, a fixed rank knows
-            the owner and sends its number.
+            the owner, and sends the owner's number.
         decoder: Name of the decoder, see `LinkTask`.
     """
 

@@ -345,7 +345,7 @@ def _kept_rows(
     pin: Any,
     scale: float,
 ) -> Any:
-    """Draw the same nonzeros in halo columns as `_kept`, from CSR arrays of the transpose.
+    """Draw the nonzeros in halo columns that `_kept` draws, for CSR arrays of their transpose.
 
     Return the CSR arrays of the kept rows. `received` says which rows (halo rows) are kept, and
     `scale` multiplies the values.

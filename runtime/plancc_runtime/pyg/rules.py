@@ -522,7 +522,7 @@ def _with_ends(
 ) -> Tensor:
     """Return x marked as vertex numbers of one end, or of both ends, of edges.
 
-    With both ends, the second has the sources if `is_source` is true for it; otherwise the first.
+    Of two ends, the second is the sources if its `is_source` is true; otherwise the first is.
     """
     if len(ends) != 1:
         row = int(ends[1].is_source)
