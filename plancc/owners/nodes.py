@@ -55,7 +55,7 @@ ROWS_PER_RANK = 4
 
 
 def pays(matrix: Graph, topology: Topology) -> bool:
-    """Whether a search in two levels pays: several nodes, more ranks than nodes, enough rows."""
+    """Whether a search in two levels pays: it needs nodes of several ranks, and many rows."""
     if not 1 < topology.nodes < topology.num_ranks:
         return False
     return matrix.num_vertices >= ROWS_PER_RANK * topology.num_ranks

@@ -42,7 +42,7 @@ def share_of_rank(
 ) -> Part:
     """Return the Part, with a `GridShare`, that one rank of a grid plan reads.
 
-    Its `index` is the rank, and its `num_parts` the number of ranks.
+    The `index` of this Part is the rank, and its `num_parts` the number of ranks.
 
     Parameters:
         block: The parts that `RankParts.parts_to_read` names, without vertex data.

@@ -70,7 +70,7 @@ def is_uneven(degree: npt.NDArray[np.int64], than: float = KINDS.uneven) -> bool
 
 
 def is_mild(degree: npt.NDArray[np.int64]) -> bool:
-    """Whether degrees differ so little that METIS is as fast with hubs as on a mesh."""
+    """Whether degrees differ so little that METIS is as fast as on a mesh, even with hubs."""
     return not is_uneven(degree, KINDS.mild)
 
 
