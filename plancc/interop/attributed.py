@@ -56,7 +56,7 @@ class _Found:
     Attributes:
         directed: Whether an edge is directed if the edge itself does not say so.
         vertices: Index of every vertex, by the name that edges use.
-        names: Lists of vertex attributes by name. The ids are taken from one of these lists.
+        names: Lists of vertex attributes by name. One of these lists may become the ids.
         rows: Number of rows of a two-mode network; 0 for other networks.
         ends: For every edge, the names of its source and its target.
         lines: For every edge, the number of its line in the file.
