@@ -30,7 +30,7 @@ def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) ->
 
 
 def pipeline_stages(num_vertices: int, band: int) -> int:
-    """Return the number of stages without idle time, ``ceil(2n / (n - b))`` for bandwidth b.
+    """Return the least number of stages without idle time, ``ceil(2n / (n - b))`` for bandwidth b.
 
     See Wan et al. 2025, section 3.5.
     """
@@ -38,7 +38,7 @@ def pipeline_stages(num_vertices: int, band: int) -> int:
 
 
 def pipeline_granularity(num_vertices: int, band: int) -> float:
-    """Return ``(n - b) / 2n``, the smallest share of the rows that a stage may have.
+    """Return ``(n - b) / 2n``: no stage idles if every stage has at most this share of the rows.
 
     See Wan et al. 2025, section 3.5.
     """
