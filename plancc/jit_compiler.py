@@ -342,9 +342,9 @@ class _InnerLibrary(_Library):
         return super()._get_module_for_linking()
 
     def _get_module_for_linking(self) -> Any:
-        """Return the module of this function with all functions that it calls.
+        """Return a module that holds this function and all functions that it calls.
 
-        numba's own libraries link this module.
+        Libraries of numba's own class link this module.
         """
         whole = self.alone().clone()
         self._link_into(whole)

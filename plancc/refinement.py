@@ -249,7 +249,7 @@ class Revision:
 
     @classmethod
     def of(cls, plan: Plan, whole: Graph, search: SearchOptions, balance: Balance) -> Self:
-        """Make a revision with these attributes; compute its attributes `matrix` and `limits`."""
+        """Make a revision from these attributes, and compute its `matrix` and `limits`."""
         matrix, shared = without_relations(whole), (plan.num_parts, search.epsilon)
         limits = balance.limits(matrix, *shared)
         if plan.fold is not None:

@@ -605,7 +605,7 @@ FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in op
 def field_option(field: Field[Any], **settings: Any) -> click.Option:
     """Return the command-line option for a field of a dataclass, with the field's default.
 
-    `READERS` replaces settings of the field, and `settings` replaces both.
+    Settings of `READERS` replace those of the field, and `settings` replace both.
     """
     known: dict[str, Any] = {"default": field.default, **READERS.get(field.name, {}), **settings}
     return option_of(field, **known)

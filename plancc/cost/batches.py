@@ -167,7 +167,8 @@ def expected_volume(
 def _reached(ptr, pins, column, owner, num_parts, reach, allowed):  # type: ignore[no-untyped-def]
     """Return the sum of ``reach[c_jq]`` over all columns j and all parts q except the owner of j.
 
-    c_jq is the number of pins of net j in part q. Only vertices that are true in `allowed` count.
+    c_jq is the number of pins of net j in part q, and `reach` is `Inclusion.reach`. Only vertices
+    that are true in `allowed` count.
     """
     count = np.zeros(num_parts, dtype=np.int64)
     total = 0.0

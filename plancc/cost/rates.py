@@ -51,7 +51,7 @@ class EpochTime:
     """A prediction of the time of an epoch from the owners, for one matrix.
 
     Attributes:
-        seconds: Function from owners to seconds, by which a search accepts and reports owners.
+        seconds: Function that predicts seconds from owners. A search compares owners by it.
         rates: Rates that estimate the gain of a move.
     """
 

@@ -1,7 +1,7 @@
 """Range of the edge weights of a source, and warnings about numbers that may not be weights.
 
-Some edge lists have times, types or ids in the place of weights; only column names and the size of
-numbers tell.
+Some edge lists have times, types or ids in the place of weights. Only the names of columns and the
+size of the numbers reveal this.
 """
 
 from __future__ import annotations

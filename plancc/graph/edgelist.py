@@ -220,7 +220,8 @@ def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
 class EdgeListEntries(PiecewiseEdges):
     """The edges of an edge list, chunk by chunk.
 
-    Lists with names as ids, with a line of sizes, or with separate ids of u and v are refused.
+    A list is refused if its ids are names, if it has a line of sizes, or if u and v are numbered
+    separately.
     """
 
     def __init__(

@@ -202,7 +202,7 @@ def link_keys(pair: Array, graph: Graph) -> Int64Array:
 
 
 def places_in(keys: IntArray, wanted: IntArray) -> Int64Array:
-    """Return the index of every wanted number in ascending `keys`, int64[wanted]; -1 if missing."""
+    """Return every wanted number's index in the ascending `keys`, int64[m]; -1 if it is missing."""
     place = np.searchsorted(keys, wanted)
     there = place < len(keys)
     there[there] = keys[place[there]] == wanted[there]

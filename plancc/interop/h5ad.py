@@ -80,7 +80,7 @@ def _names(file: Any, name: str) -> list[str]:
 
 
 def _read(file: Any, name: str) -> Array:
-    """Read a dataset; raise InputError if it is missing, holds objects, or exceeds the file."""
+    """Read a dataset; raise InputError if it is missing, holds objects, or is cut off."""
     import h5py
 
     node = _node(file, name)
@@ -220,7 +220,7 @@ def _data(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _place(keys: Mapping[str, str]) -> str:
-    """Return the path of the feature matrix inside the file: "X" by default, or "obsm/X_pca"."""
+    """Return the feature matrix's path in the file: "X" by default, else such as "obsm/X_pca"."""
     name = keys.get("features", "X")
     return name if name == "X" else f"obsm/{name}"
 

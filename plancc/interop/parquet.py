@@ -289,7 +289,7 @@ def _count_of_numbers(table: Any, chosen: list[str]) -> int:
 def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None]:
     """Return {name: index} if pandas stored only start, stop and step of the index, else {}.
 
-    An index without a name is "index". An index 0, 1, 2, ... gives {} too.
+    The name is "index" if the index has none. An index 0, 1, 2, ... gives {} too.
     """
     for each in (known or {}).get("index_columns", ()):
         if not isinstance(each, dict) or each.get("kind") != "range":

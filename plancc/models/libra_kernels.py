@@ -54,7 +54,7 @@ class Ahead(NamedTuple):
 
 
 def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
-    """Find, in every column j, the nonzeros of rows with a higher `rank` than j, as `Ahead`."""
+    """Find, in every column j, the nonzeros whose row has a higher `rank` than vertex j."""
     start = np.cumsum(in_column) - in_column
     end = start.copy()
     width = np.int32 if len(indices) < 2**31 else np.int64
@@ -174,7 +174,8 @@ def assign_rest(
 ) -> None:
     """Copy the owners in `ahead` to `nonzero_owner`, and give diagonal nonzeros to the row's owner.
 
-    `assign_edges` has set `ahead`, and all other entries of `nonzero_owner`.
+    Before, `assign_edges` has written owners into `ahead`, and the other nonzeros' owners into
+    `nonzero_owner`.
     """
     pairs = ahead.pairs
     for i in range(len(owner)):

@@ -109,7 +109,7 @@ class ProcessGridModel(Model):
         return {} if self.part is None else {"part": self.part}
 
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
-        """Let row model `blocks` build the problem of assigning rows to the blocks of a grid."""
+        """Build, with the row model named `blocks`, the problem that assigns rows to blocks."""
         check_num_parts(matrix.num_vertices, num_parts)
         model = MODELS[self.blocks](**self.block_options)
         blocks = self.shape(num_parts).num_blocks
@@ -192,7 +192,7 @@ class Cagnet2DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Return one set of options: the grid whose numbers of rows and columns differ least."""
+        """Return only the options of the grid whose numbers of rows and columns differ least."""
         return [{"grid": _shapes(num_ranks, 2)[0]}]
 
     def shape(self, num_ranks: int) -> Shape:
@@ -309,7 +309,7 @@ def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
 
 
 def _shapes(num_ranks: int, dimensions: int) -> list[str]:
-    """Return names of the grids with `num_ranks` ranks, such as "2x3", most similar sizes first.
+    """Return names, such as "2x3", of grids with `num_ranks` ranks; the most even come first.
 
     The list has at most `MOST_SHAPES` grids; if there are more, it ends with "...".
     """

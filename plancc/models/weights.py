@@ -115,7 +115,7 @@ class Balance:
         return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))
 
     def without_limits(self) -> Balance:
-        """Return the balance with an empty `allowed`: every name then allows the same imbalance."""
+        """Return the balance without `allowed`: all constraints then allow the same imbalance."""
         return replace(self, allowed={})
 
 

@@ -121,8 +121,8 @@ class Task:
     def handed_on(self) -> dict[str, str]:
         """{"objective": the user's objective} if the model must get it as an option, else {}.
 
-        It must if it has objectives of its own: its partitioner, not a search, minimises the
-        user's.
+        The model must get it if it has objectives of its own: no search runs then, and the model's
+        partitioner minimises the objective.
         """
         asked = self.options.objective
         if asked is None or self.objective is not None or not self.model.own_objectives:

@@ -1,8 +1,8 @@
 """Refine pairs of parts by minimum cuts, for graphs with short boundaries.
 
 On meshes and road networks, a minimum cut moves whole layers of vertices, where moves of single
-vertices do not help. Rounds of disjoint pairs follow the active block scheduling of Sanders and
-Schulz, 2011. The result does not depend on the number of threads.
+vertices do not help. The pairs of a round are disjoint; rounds are chosen by the active block
+scheduling of Sanders and Schulz, 2011. The result does not depend on the number of threads.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class Sweeps:
     def price_unit(
         self, nets: Nets, state: State, share: npt.NDArray[np.float64] | None = None
     ) -> npt.NDArray[np.float64]:
-        """Return what prices of overweight are multiples of: float64[num_parts, num_constraints].
+        """Return the units of prices of overweight, float64[num_parts, num_constraints].
 
         The value is high for parts of little capacity. It is proportional to 1 / share**2, where
         `share` of the weight is on the boundary, since only the boundary can move.
@@ -224,7 +224,7 @@ class Sweeps:
         cuts: tuple[Cuts, ...] = (CUTS, WIDE_CUTS),
         most: int | None = None,
     ) -> int:
-        """Apply minimum cuts between neighbouring parts; return the work, 0 if no cut was tried.
+        """Apply minimum cuts between neighbouring parts; return their work, 0 if none was tried.
 
         Cuts are tried only if the goal is the volume, and between parts that have few neighbours.
         There is one run for each entry of `cuts`, which moves at most `most` vertices. Neither

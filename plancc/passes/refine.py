@@ -309,7 +309,7 @@ class _Rounds:
         return cycle
 
     def shave(self) -> None:
-        """Lower the objective by sweeps that *shave* the best value so far (`TrafficRounds`)."""
+        """Try to reach slightly lower values of the objective than the best value so far."""
         how = self.options.schedule
         if how.shavings == 0:
             return
@@ -388,7 +388,7 @@ class _Rounds:
     def _sweep(
         self, level: Nets, state: State, flow: PairTraffic, ladder: Any, cap: Any = None
     ) -> None:
-        """Run one sweep for each entry of `ladder`: a price of overweight, and a `Tariff`."""
+        """Run a sweep for each pair in `ladder`, which is a price of overweight and a `Tariff`."""
         sweeps = self.sweeps
         for price, tariff in ladder:
             if sweeps.deadline.passed():

@@ -42,11 +42,11 @@ def share_of_rank(
 ) -> Part:
     """Return the Part, with a `GridShare`, that one rank of a grid plan reads.
 
-    Its `index` is the rank, and its `num_parts` the number of ranks.
+    The `index` of this Part is the rank, and its `num_parts` the number of ranks.
 
     Parameters:
-        block: The parts `RankParts.parts_to_read`, without vertex data.
-        part: The rank's part of the row plan; None if `keeps_part` is false.
+        block: The parts that `RankParts.parts_to_read` names, without vertex data.
+        part: The rank's part of the row plan; None if ``keeps_part(grid)`` is false.
         vertex_data: Vertex data of the rows `RankParts.rows`.
     """
     grid, rank = held.header.grid, held.rank

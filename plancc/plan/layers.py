@@ -177,7 +177,7 @@ class BothWays(NamedTuple):
 def adjoint(steps: Steps, first: bool) -> Steps:
     """Return the adjoints of the steps in reversed order.
 
-    In the first layer, the adjoints of the steps before the first weights are left out.
+    In the network's first layer (`first`), steps before the first step with weights get no adjoint.
     """
     found: list[LayerStep] = []
     trained = not first

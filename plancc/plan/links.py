@@ -27,7 +27,7 @@ class PartLinks:
     """Links of consecutive parts, or of one rank.
 
     Attributes:
-        ptr (int64[parts + 1]): Links of part m are ``ptr[m]:ptr[m + 1]``, by kind and number.
+        ptr (int64[parts + 1]): Part m has links ``ptr[m]:ptr[m + 1]``, sorted by kind and number.
         source (int32[links]): Local row of the source.
         target (int32[links]): Local number of the target: own rows, then rows received for links.
         kind (uint8[links]): Index in `plancc.graph.links.KINDS`.

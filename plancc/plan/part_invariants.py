@@ -231,9 +231,9 @@ def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
 
 
 def claims_of(parts: PartRange, held: RankParts) -> Claims:
-    """Return a rank's claims about its messages, its vertices and its nonzeros.
+    """Return the `Claims` of a rank: figures of its messages, its vertices and its nonzeros.
 
-    A rank makes no claims about parts without own rows, nor about a part that a lower rank has too.
+    They leave out parts without own rows, and a part that a lower rank has too.
     """
     header, num_ranks, speaker = held.header, held.num_ranks, held.speaker
     first, last = held.parts

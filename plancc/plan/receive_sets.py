@@ -139,10 +139,10 @@ def list_marked(  # type: ignore[no-untyped-def]
 ):
     """List the rows marked in a bitmap as messages, one for each owner, and clear the bitmap.
 
-    The results are appended: rows, as local numbers at their owner, to `row` from index `size` on;
-    messages to `owner` and to `lengths` (zeros before) from index `messages` on. ``local[r]``
-    becomes the local number of marked row r at the part that needs it, from `first_local` on.
-    Returns the new `size` and `messages`.
+    The rows are written into `row` from index `size` on, with the local numbers that they have at
+    their owners. For each message, its owner is written into `owner`, and its number of rows is
+    added to `lengths`, from index `messages` on. ``local[r]`` becomes the local number of marked
+    row r at the part that needs it, from `first_local` on. Returns the new `size` and `messages`.
     """
     shift = first_local - size
     q, start, end = -1, np.int64(0), np.int64(0)

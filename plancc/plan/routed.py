@@ -23,12 +23,12 @@ from plancc.plan.values import Exchanges
 
 @dataclass(frozen=True)
 class PartRoute:
-    """A rank's share of the hops of an exchange.
+    """A rank's share of the hops of an exchange; the module defines the *stage*.
 
     Attributes:
-        own (int32[k]): Local numbers of own rows sent after the first hop: the first of the stage.
+        own (int32[k]): Local numbers of the own rows at the beginning of the stage.
         hops: Exchanges: collect sends own rows, cross and spread send rows of the stage.
-        at (int32[needed rows]): Index in the stage of every halo row (or folded row).
+        at (int32[m]): Index in the stage of each of the m halo rows (or folded rows).
     """
 
     own: IntArray

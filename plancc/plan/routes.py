@@ -1,7 +1,7 @@
 """Turn messages between parts into hops, so that each node or group receives a row only once.
 
 With three hops (Bienz, Gropp, Olson 2019, "Node aware sparse matrix-vector multiplication"), one
-part of a node sends all rows for another node, where one part receives them. With two hops
+part of a node sends all rows for another node to one part of that node. With two hops
 (Selvitopi, Aykanat 2019, "Regularizing irregularly sparse point-to-point communications"), each
 owner sends directly to a relay in every other group. This module chooses parts and relays with
 little load; in the second paper, a relay's position in its group is fixed.
@@ -118,7 +118,7 @@ class _Once(NamedTuple):
 
 
 def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> Int64Array:
-    """Return the group in `once` of the rows that ``owner[k]`` sends ``node[k]``, for every k."""
+    """For every k, return the group in `once` from part ``owner[k]`` to node ``node[k]``."""
     keys = once.owner.astype(np.int64) * nodes + once.node
     return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)
 

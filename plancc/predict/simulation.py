@@ -88,8 +88,8 @@ class Prediction:
 
     Attributes:
         steps: The steps that take time, in the order of the epoch.
-        of_rank (dict of str to float64[num_ranks]): Seconds of every rank, without waiting, by
-            names in `STEPS` (and `DRAW`).
+        of_rank (dict of str to float64[num_ranks]): For each name in `STEPS` (and `DRAW`), the
+            seconds of every rank, without waiting.
     """
 
     schedule: Schedule
@@ -268,7 +268,7 @@ def slowness(machine: Machine, num_ranks: int) -> Float64Array:
 
 
 def _shared(machine: Machine, num_ranks: int) -> Float64Array:
-    """Return how many ranks share a core of each rank's node, perhaps below 1, as float64."""
+    """Return, for every rank, the number of ranks per core of its node; it may be below 1."""
     node = np.arange(num_ranks) // machine.node.ranks
     shared: Float64Array = np.bincount(node) / (machine.node.cores or machine.node.ranks)
     return shared[node]
@@ -277,7 +277,7 @@ def _shared(machine: Machine, num_ranks: int) -> Float64Array:
 def _hide(
     times: dict[Place, Float64Array], products: Mapping[Place, Float64Array], share: float
 ) -> None:
-    """Shorten `times` of messages in place by the `share` hidden behind `products` of own rows."""
+    """Shorten `times` of messages in place: products of own rows hide a `share` of them."""
     for (layer, direction, _), product in products.items():
         places = [Place(layer, direction, step) for step in ("expand", "cross", "fold")]
         exchanges = [place for place in places if place in times]

@@ -1,7 +1,7 @@
 """The predicted time of an epoch, with a lower bound and the time of a random partition.
 
-Every command chooses here the *basis* of its times: machine and widths that the user gives, else
-the plan's records, else widths of features and labels, else defaults.
+Here every command chooses the *basis* of its times, a machine and widths: those that the user
+gives, else those in the plan's provenance, else the widths of features and labels, else defaults.
 """
 
 from __future__ import annotations

@@ -310,7 +310,7 @@ class _Source:
         return TrainingCost.of(self.plan, self.matrix, *owned, dims)
 
     def sampled(self, dims: Sequence[int] | None, rates: Sequence[float]) -> list[SampledCost]:
-        """Return an epoch's cost for each rate of boundary sampling; [] if `dims` is None."""
+        """Return an epoch's cost for each rate of boundary sampling; [] without `dims`."""
         if dims is None or not rates:
             return []
         rows, wanted = self.owners.rows, training_vertices(self.plan)

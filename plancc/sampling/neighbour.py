@@ -182,9 +182,9 @@ def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> Any:
-    """Choose which nonzeros each of m rows keeps, given the vertex of the row and `key`.
+    """Choose the nonzeros that each of m rows keeps; only the row's vertex and `key` decide.
 
-    Floyd's algorithm (Bentley and Floyd, CACM 1987). Rows are sorted by column.
+    This is Floyd's algorithm (Bentley and Floyd, CACM 1987). Each row is sorted by column.
 
     Parameters:
         sizes (int64[m]): Number of nonzeros of every row.

@@ -124,8 +124,8 @@ class Sampler(ABC):
     def batches_per_epoch(self, population: Population) -> int:
         """Return the number of mini-batches in an epoch.
 
-        With this number, the outputs that enter the loss in an epoch are about as many as the
-        vertices of the population whose outputs may enter the loss.
+        With this number, an epoch adds up about as many losses as the population has vertices
+        whose outputs may enter the loss.
         """
         return 1
 

@@ -64,9 +64,10 @@ def search_edges(
     *,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
-    """Find owners of the rows and nonzeros, never worse than the row partitions at the start.
+    """Find owners of rows and nonzeros; they are never worse than the row partitions at the start.
 
-    The volume is minimised first, then the named objective; `epsilon` limits a part's nonzeros.
+    The search minimises the volume first, then the objective in `options`, whose `epsilon` limits
+    the nonzeros of a part.
     """
     options = options or SearchOptions()
     limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, options.epsilon, options.capacities)
@@ -304,7 +305,7 @@ class EdgeJob(RefiningJob):
         return self.refine(owners, self.objective, seed)
 
     def _combine_until_end(self, population: list[Member], timed: bool) -> None:
-        """Combine random pairs of partitions; a child replaces the worse of a pair if better.
+        """Combine random pairs of partitions; a child that is better replaces the worse parent.
 
         The method stops at the deadline if `timed`, otherwise after a fixed number of combinations.
         """

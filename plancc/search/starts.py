@@ -1,7 +1,8 @@
 """Kinds of graphs, and the starts of a search on each kind.
 
 A *start* is a partition that a partitioner makes, and that the search then improves. Before the
-first start, degrees tell hubs from even; the start's boundary rows then tell the other kinds.
+first start, degrees tell graphs of kind hubs from graphs of kind even; afterwards, the start's
+boundary rows tell the other kinds.
 
 =====  ===========================================================================================
 hubs   some vertices have many neighbours, as in collaboration and dense social networks
@@ -69,7 +70,7 @@ def is_uneven(degree: npt.NDArray[np.int64], than: float = KINDS.uneven) -> bool
 
 
 def is_mild(degree: npt.NDArray[np.int64]) -> bool:
-    """Whether degrees differ so little that METIS is as fast with hubs as on a mesh."""
+    """Whether degrees differ so little that METIS is as fast as on a mesh, even with hubs."""
     return not is_uneven(degree, KINDS.mild)
 
 

@@ -231,7 +231,7 @@ def _id(word: str, named: bool) -> int | bytes | None:
 
 
 def _read_ids(text: str, named: bool) -> dict[Any, int]:
-    """Return the ids in a string such as "17,42" or in the file of this name; see `_checked`."""
+    """Return the ids in `text`, such as "17,42", or in the file `text`; see `_checked`."""
     if not os.path.exists(text):
         if named or "," in text or text.strip(" +-").isdecimal():
             return _checked(next(csv.reader([text])), named=named)

@@ -307,7 +307,7 @@ class Measure:
         return [*(self.spent.seconds[phase] for phase in TIMES), evaluation]
 
     def traffic(self) -> list[int]:
-        """Return the counters of `Traffic` for the epoch, then the words of its evaluation or 0."""
+        """Return the counters of `Traffic` for the epoch, then the evaluation's words (0: none)."""
         words = 0 if self.evaluating is None else self.evaluating.traffic[WORDS_SENT]
         return [*self.spent.traffic.tolist(), int(words)]
 
@@ -375,7 +375,7 @@ def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:
 def _step_seconds(mean: dict[str, float], reduce: float, steps: int) -> dict[str, float]:
     """Return `Epoch.step_seconds`: mean seconds of each portion of a step, such as "products".
 
-    `mean` has seconds by phase; `reduce` is the shortest time of a rank in all-reduces.
+    `mean` has seconds by phase; `reduce` has the all-reduce seconds of the rank that waits least.
     """
     found = {name: mean[phase] for name, phase in STEP.items()}
     found |= {"reduce": reduce, "waiting": found["waiting"] + found["reduce"] - reduce}

@@ -1,6 +1,6 @@
 """Descriptions of sparse accelerators, as dataclasses and as TOML files.
 
-The memory on a chip keeps data for further reads: `OutputTiles`, or the `Cache` of a processor.
+The memory on the chip, which saves repeated reads, is `OutputTiles` or a processor's `Cache`.
 """
 
 import os

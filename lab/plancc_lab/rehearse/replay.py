@@ -376,7 +376,7 @@ class _Item:
     crossing: float | None = None  # seconds of what the ranks of either node share
 
     def over(self, cause: Moment) -> None:
-        """Record that a port has finished the item; for the last port, call `done` with `cause`."""
+        """Record that a port has finished the item; if it is the last, call `done` with `cause`."""
         self.left -= 1
         if not self.left:
             self.done(cause._replace(what=self.cause.what))

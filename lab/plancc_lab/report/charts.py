@@ -239,7 +239,7 @@ def matrix(
 
 
 def volume(density: Density, name: str, note: str, span: tuple[float, float]) -> Chart:
-    """Return a chart of the rows that parts send each other; colours stand for the range `span`."""
+    """Return a chart of the rows that parts send each other; its colours cover the range `span`."""
     (axes,) = panels_of(SQUARE, SQUARE + 0.6)
     picture = _pixels(axes, density, span, "rows")
     if density.size <= MOST_CELLS:

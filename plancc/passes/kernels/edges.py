@@ -143,7 +143,7 @@ def volume(state: EdgeState) -> int:
 
 @njit(cache=True, nogil=True)
 def other(k: int, e: int, pattern: Any) -> int:
-    """Return the other net of nonzero k: its column if net e is its row, else its row."""
+    """Of the two nets of nonzero k, its row's and its column's, return the one that is not e."""
     n = len(pattern.diagonal)
     return n + pattern.column[k] if e < n else pattern.row[k]
 

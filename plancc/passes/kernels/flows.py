@@ -432,7 +432,7 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
-    """Send flow along ``path[:length]``; return how many nodes come before its first full arc."""
+    """Send flow along ``path[:length]``; return how many nodes come before the first full arc."""
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
     path, path_pin, cost = flow.path, flow.path_pin, net.cost

@@ -174,7 +174,7 @@ def members_of(num: int, label: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> Any:
-    """Return offsets of the links between clusters, int64[num + 1]; equal links count once."""
+    """Return offsets of each cluster's links, int64[num + 1]; a pair of clusters has one link."""
     num = len(start) - 1
     score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)
     ptr = np.zeros(num + 1, dtype=np.int64)

@@ -33,7 +33,7 @@ class PairTraffic(NamedTuple):
         sent, received (int64[num_parts]): Number of rows that a part sends, and receives.
         messages_sent, messages_received (int64[num_parts]): Messages; 0 if `pair` is empty.
         pair (int32[steps, num_parts, num_parts], or int32[steps, 0, 0]): Rows from one part to
-            another in each step: one in row plans, two in edge plans; empty if messages do not
+            another in each step. Row plans have one step, edge plans two. Empty if messages do not
             matter.
     """
 
@@ -138,7 +138,7 @@ def _strain(side: float, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
-    """Return the price of part q's load above the ceiling, with `sent` and `received` more rows."""
+    """Return part q's penalty if it sends `sent` more rows and receives `received` more rows."""
     out = tariff.row * (flow.sent[q] + sent) + tariff.message * flow.messages_sent[q]
     into = tariff.row * (flow.received[q] + received)
     into += tariff.message * flow.messages_received[q]

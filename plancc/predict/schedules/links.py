@@ -37,11 +37,11 @@ class LinkTables:
 
     Attributes:
         scored (int64[num_ranks]): Links and negatives that a rank scores.
-        negatives (int64[num_ranks]): Negatives among these.
+        negatives (int64[num_ranks]): Negatives that a rank scores.
         fixed: Messages with the rows of targets of links, the same in every epoch.
         drawn: Messages with the rows of targets of negatives.
-        home: Messages that say who owns a negative's target. Every vertex has a fixed rank that
-            knows its owner, and sends it.
+        home: Messages that say who owns a negative's target. For every vertex, a fixed rank knows
+            the owner, and sends the owner's number.
         decoder: Name of the decoder, see `LinkTask`.
     """
 

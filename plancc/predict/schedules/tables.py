@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Live:
-    """The tables of every layer of a row plan without dead rows, which no output in the loss needs.
+    """Tables of a row plan's layers. They leave out *dead* rows: no output in the loss needs them.
 
     A derived class sets `scheduler` if its epochs have other steps than those of a row plan.
 

@@ -63,7 +63,7 @@ class Attended:
     Attributes:
         column (Tensor[n, 3, h]): Every column's source score, and its factors in the two branches.
         row (Tensor[m, 4, h]): Every row's target score, its factors in the two branches (which
-            `attention` divides by Z), and memory for <g, out>.
+            `attention` divides by Z), and room for <g, out>, which the adjoint writes.
         x (Tensor[n, h d]): For every column, the row that is summed.
         parts (Tensor[m, 2 h d]): `positive`, and the result before the bias is added.
         totals (Tensor[m, 2, h]): P and Z.

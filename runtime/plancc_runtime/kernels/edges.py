@@ -47,7 +47,8 @@ class PatternSide:
     Attributes:
         ptr (int64[groups + 1]): Group i has the nonzeros at the positions ``ptr[i]:ptr[i + 1]``.
         index (int32|int64[nnz]): Every nonzero's column (grouped by rows) or row.
-        edge (int32|int64[nnz] or None): Index in CSR order of every position; None if equal.
+        edge (int32|int64[nnz] or None): For every position, the nonzero's index in CSR order; None
+            if positions are these indices.
         native: Whether numba kernels run; else torch operations run.
     """
 

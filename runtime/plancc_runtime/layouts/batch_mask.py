@@ -75,8 +75,8 @@ class KeptBlock:
             rows (int64[m]): Rows of the slice that take part in the mini-batch.
             live (bool[m]): Whether a row is an output even if it has no nonzeros. The array is
                 overwritten: afterwards, it marks the outputs and the inputs.
-            scratch (int32[num_inputs or more], int32[num_halo]): Index in the mini-batch of each of
-                `rows`; memory for halo rows' indices.
+            scratch (int32[num_inputs or more], int32[num_halo]): For every row of the slice that
+                is in `rows`, its position there; and memory for positions of halo rows.
             in_place: Whether all rows of the slice are inputs, so that no row must be copied.
         """
         assert whole.halo is not None

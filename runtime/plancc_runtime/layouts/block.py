@@ -188,8 +188,8 @@ class Block(WithColumns):
     def with_nonzeros(self, name: str) -> Block:
         """Return the block with the nonzeros that `name` selects; messages do not change.
 
-        "edges" drops a diagonal that normalising added; "closed" then adds missing diagonal
-        nonzeros, with value 1, in own rows; "plan" keeps all nonzeros.
+        "plan" keeps all nonzeros. "edges" drops a diagonal that normalising added. "closed" drops
+        it too; then every own row without a diagonal nonzero gets one of value 1.
         """
         if name == "plan":
             return self

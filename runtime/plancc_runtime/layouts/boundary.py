@@ -38,10 +38,10 @@ _NO_NONZEROS = Nonzeros(np.zeros(1, np.int64), np.empty(0, np.int32))
 
 
 def ready_to_draw(block: Block, sampling: Sampling, transport: Transport) -> Block:
-    """Return the block with `halo` and `numbering`, which this rank needs for draws. Collective.
+    """Return the whole block with `halo` and `numbering`, which draws need. Collective.
 
-    Called once, for the whole block. Per halo row, 4 bytes are sent; boundary edge sampling sends 4
-    more, and 4 per nonzero in a halo column.
+    This sends 4 bytes per halo row; boundary edge sampling sends 4 more per halo row, and 4 per
+    nonzero in a halo column.
     """
     block = replace(numbered(block, sampling), halo=halo_vertices(block, transport))
     return with_uses_sent(block, transport)
@@ -345,7 +345,7 @@ def _kept_rows(
     pin: Any,
     scale: float,
 ) -> Any:
-    """Draw the same nonzeros in halo columns as `_kept`, from CSR arrays of the transpose.
+    """Draw the nonzeros in halo columns that `_kept` draws, for CSR arrays of their transpose.
 
     Return the CSR arrays of the kept rows. `received` says which rows (halo rows) are kept, and
     `scale` multiplies the values.

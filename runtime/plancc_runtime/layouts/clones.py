@@ -238,8 +238,8 @@ class CloneGraph(LocalGraph):
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """Return z = P x + s x (see the module) or, if `back`, P^T x + s x, without autograd.
 
-        If the constructor got `sums`, the forward product is collective: it exchanges partial sums,
-        and uses what arrived in earlier epochs.
+        If the constructor got `sums`, the forward product is collective: it sends partial sums, and
+        uses those that it received in earlier epochs.
         """
         both, itself = self._partial_of(coefficients)
         x, num_own = x.contiguous(), self._clones.num_own

@@ -53,10 +53,10 @@ class BlockPiece(NamedTuple):
 
 
 class TransposedPiece:
-    """The transpose of a whole block, laid out by the first product with it.
+    """The transpose of a whole block, which is built at the first product with it.
 
-    Products with features that need no gradient never lay it out. The constructor has the
-    arguments of `transposed`.
+    It is never built if features need no gradient. The constructor has the arguments of
+    `transposed`.
     """
 
     messages, source, target = range(0), ALL, ALL

@@ -89,7 +89,7 @@ def _mask_rows(
 ) -> None:
     """Compute out = x times the dropout mask; a number is dropped if its bits are below `dropped`.
 
-    Columns 2 k and 2 k + 1 share a 64-bit hash: the even column has its low 32 bits.
+    Columns 2 k and 2 k + 1 share a 64-bit hash; its low 32 bits are for the even column.
     """
     width = x.shape[1]
     odd = first_column % 2

@@ -41,7 +41,7 @@ def recomputed(
     fixed: Tensor | None = None,
     step: int = 0,
 ) -> Tensor:
-    """Return what `Network.forward` returns in training, but keep only exchanges. Collective."""
+    """Run `Network.forward` in training, but keep only results of exchanges. Collective."""
     kept: Rows = (x,)
     works: list[Work] = []  # map the kept rows to the input of a layer
     for k, graph in enumerate(graphs):

@@ -182,8 +182,8 @@ class RelationConv(Conv):
     def _moved(self, stack: StackGraph, x: Tensor) -> Tensor:
         """Return the result of the layer's first step. Collective.
 
-        An `Aggregate` gives sums for all relations, Tensor[rows of the stack, d_in]. Another step
-        gives own and halo rows of all types, Tensor[num_columns, d_in].
+        If this step is an `Aggregate`, the result has the sums of all relations, Tensor[rows of the
+        stack, d_in]. Otherwise it has own and halo rows of all types, Tensor[num_columns, d_in].
         """
         step = self._moving
         if isinstance(step, Aggregate):

@@ -290,8 +290,8 @@ def _run(
 ) -> _Passes:
     """Run a forward and a backward pass in float64. The loss is a weighted sum of all outputs.
 
-    `named` has the network's arguments for the whole graph. A run on one rank takes the kinds of
-    rows from the outputs `known` of the run on all ranks.
+    `named` has the network's arguments for the whole graph. `known` has the outputs of the run on
+    all ranks; from them, the run on one rank learns which outputs have rows.
     """
     inner = _without_caches(model).double().train()
     outputs: list[_Output] = []

@@ -410,9 +410,9 @@ class Distributed(nn.Module):
         return _around(layer, enter)
 
     def _on_own_rows(self, layer: Any) -> list[Any]:
-        """Return hooks of one of PyTorch Geometric's aggregations, which reduces edges of own rows.
+        """Return hooks for `layer`, a PyTorch Geometric aggregation, which reduces edges per row.
 
-        Aggregations that are known to handle each row independently get tensors without marks.
+        An aggregation that is known to handle each row independently gets tensors without marks.
         """
         pads = _pads(layer.__class__)
         is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")  # take messages

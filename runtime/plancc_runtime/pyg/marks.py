@@ -207,7 +207,7 @@ M = TypeVar("M", bound=Mark)
 
 
 def marked(x: Tensor, kind: type[M], **what: Any) -> M:
-    """Return an alias of x, with gradient and a mark of class `kind` with attributes `what`."""
+    """Return an alias of x with its gradient, of the class `kind`, with the attributes `what`."""
     found = x.as_subclass(kind)
     vars(found).update(what)
     return found

@@ -232,12 +232,12 @@ def extreme(
 ) -> Tensor:
     """Return the largest (if `name` contains "max") or least entry of every bin.
 
-    Equal extremes share the gradient equally. So does an equal start value, as in torch, even if
-    `own` is false.
+    Equal extremes share the gradient equally. As in torch, a start value that equals them has a
+    share too, even if `own` is false.
 
     Parameters:
         pick: Maps bool[entries], the equal extremes, to those entries that get the gradient.
-        base: A start value for each bin, which counts as an entry if `own`; None without any.
+        base: A start value for each bin, which counts as an entry if `own`; None: no start values.
     """
     sign = 1 if "max" in name else -1
     wide = x.detach() if x.is_floating_point() else x.long()  # int64 holds the negatives too

@@ -383,7 +383,7 @@ class TorchRules(OverRanks):
         call.func(x, tuple(map(plain, keys)), totals(plain(value)))
 
     def _scattered(self, call: Call) -> Any:
-        """Run a function that reduces all entries of the same index (row or group) to a number."""
+        """Run a function that reduces the entries of each index (a row or group) to one number."""
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")
         src = call.get(3, "source" if base.startswith("index") else "src")
@@ -521,7 +521,7 @@ def _with_ends(
 ) -> Tensor:
     """Return x marked as vertex numbers of one end, or of both ends, of edges.
 
-    With both ends, the second has the sources if `is_source` is true for it; otherwise the first.
+    Of two ends, the second is the sources if its `is_source` is true; otherwise the first is.
     """
     if len(ends) != 1:
         row = int(ends[1].is_source)

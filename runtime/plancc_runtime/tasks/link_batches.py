@@ -126,7 +126,7 @@ class LinkBatches:
     def _ends_of(self, negatives: Int64Array, total: int, epoch: int) -> tuple[Int64Array, ...]:
         """Return the mini-batch's negatives whose sources this rank owns. Collective.
 
-        Each has the source's row, the target's rank and the target's row there: int64[k] each.
+        The three arrays, int64[k], hold each source's row, each target's rank and its row there.
         `negatives` are indices among the `total` negatives of the epoch.
         """
         n = self._directory.num_vertices
