@@ -151,7 +151,10 @@ def capacities_of(balance: str | Balance) -> tuple[float, ...] | None:
 
 
 def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int64]:
-    """Return `constraints` as one array, int64[num_vertices] or [num_vertices, num_constraints]."""
+    """Return the weights of all vertices in one array, for a matrix and its balance.
+
+    The array is int64[num_vertices], or [num_vertices, num_constraints] for several constraints.
+    """
     return _stacked(constraints(matrix, balance))
 
 

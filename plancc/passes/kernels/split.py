@@ -49,11 +49,11 @@ class Cut(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
-    """Return the vertex of every nonzero on one side of the bipartite graph, and the vertex count.
+    """Return, for one side of the bipartite graph, each nonzero's vertex, and the vertex count.
 
     A left vertex is a pair (row, part): the part owns the column of a nonzero in the row, but not
-    the row. A right vertex is a pair (column, part), with rows and columns exchanged. A nonzero
-    whose row and column have the same owner gets -1.
+    the row. A right vertex is a pair (column, part): the part owns the row of a nonzero in the
+    column, but not the column. A nonzero whose row and column have the same owner gets -1.
     """
     number = np.empty(len(other), dtype=np.int32)
     last = np.full(num_parts, -1, dtype=np.int64)
