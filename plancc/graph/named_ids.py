@@ -43,7 +43,8 @@ class NamedEdges(NamedTuple):
     Attributes:
         names (bytes[n]): Distinct names, ascending.
         u, v (int64[edges]): Both ends of each edge, as positions in `names`.
-        weights (bytes): Lines ``0 0 WORD`` with the words of the third chosen column; or empty.
+        weights (bytes): A line ``0 0 WEIGHT`` for every edge (ids are replaced by 0), as input for
+            the parser of numbers; empty if no column of weights was chosen.
     """
 
     names: Names

@@ -377,7 +377,7 @@ def _row_ids(
 
 
 def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
-    """Return advice, after a semicolon, on an array that may hold row ids; "" without any."""
+    """Return "; " and advice if an array of `held` may hold row ids, else ""."""
     own = {name: held[name] for name in USUAL_IDS if isinstance(held.get(name), np.ndarray)}
     name = None if held.keys() & _OF_EDGES else id_column(own, (), graph, "")
     if name is None or are_in_order(own[name], ids_of(graph)):

@@ -30,29 +30,17 @@ def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) ->
 
 
 def pipeline_stages(num_vertices: int, band: int) -> int:
-<<<<<<< HEAD
     """Return ``ceil(2n / (n - b))``, the least number of pipeline stages without idle time.
 
     See Wan et al. 2025, Proposition 3.5. `band` is b, the result of `bandwidth`.
-=======
-    """Return the least number of stages without idle time, ``ceil(2n / (n - b))`` for bandwidth b.
-
-    See Wan et al. 2025, section 3.5.
->>>>>>> s7
     """
     return -(-2 * num_vertices // (num_vertices - band))
 
 
 def pipeline_granularity(num_vertices: int, band: int) -> float:
-<<<<<<< HEAD
     """Return ``(n - b) / 2n``: no stage is idle if each has at most this share of the rows.
 
     See Wan et al. 2025, Proposition 3.5. `band` is b, the result of `bandwidth`.
-=======
-    """Return ``(n - b) / 2n``: no stage idles if every stage has at most this share of the rows.
-
-    See Wan et al. 2025, section 3.5.
->>>>>>> s7
     """
     return (num_vertices - band) / (2 * num_vertices)
 

@@ -120,9 +120,10 @@ def places_of(
 def links_of_rank(
     links: PartLinks, ends: tuple[Int64Array, Int64Array], rows: tuple[int, int], own: Int32Array
 ) -> tuple[PartLinks, Int64Array]:
-    """Merge the links of a rank's parts; return also the rows to receive, as ascending places.
+    """Merge the links (pairs of vertices) of a rank's parts; return also the rows to receive.
 
-    The rank's rows are ``rows[0]:rows[1]`` in plan order, and have the local numbers `own`.
+    The rank's rows are ``rows[0]:rows[1]`` in plan order, and have the local numbers `own`. `ends`
+    has the sources and targets of the links. Ends and rows to receive are places in plan order.
     """
     (source, target), (first, last) = ends, rows
     order = np.lexsort((links.number, links.kind))

@@ -11,11 +11,13 @@ ranks). Blocks of the local matrix have these names:
   "folded" |  folded   | folded_halo |
            +-----------+-------------+
 
-The runtime, which executes programs, binds names to messages, groups of ranks and matrices. The
-function `plancc.plan.words.transfers`, which counts words, binds them to traffic.
+When the runtime executes a program, a step's name says which messages, group of ranks or matrix the
+step uses. When words are counted, it says which traffic the step causes
+(`plancc.plan.words.transfers`).
 
 Between two collective steps, the runtime starts all messages, waits for a message before a step
-reads its rows, and adds scattered rows last. A program that needs another order raises an error.
+reads the message's rows, and adds the rows of a `ScatterAdd` last. A program that needs another
+order raises an error.
 """
 
 from __future__ import annotations

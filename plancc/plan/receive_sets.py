@@ -92,7 +92,10 @@ def _group_by_part(indptr, indices, nonzero_owner, num_parts, rows, position):  
 def exchange_of_messages(
     receiver: Int32Array, sender: Int32Array, row_ptr: Int64Array, row: Int32Array, num_parts: int
 ) -> Exchange:
-    """Return the exchange of messages sorted by receiver, then by sender (see `Side`)."""
+    """Return the exchange that consists of these messages.
+
+    The arguments, as in `Side`, are sorted by receiver, then by sender.
+    """
     send = sort_by_sender(receiver, sender, row_ptr, row, num_parts)
     return Exchange(Side(*send), Side(offsets_of(receiver, num_parts), sender, row_ptr, row))
 

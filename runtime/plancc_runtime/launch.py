@@ -159,7 +159,7 @@ def check_no_launcher(ranks: int, transport: Transport | str) -> None:
         raise InputError(f"`ranks` {ranks}: the launcher started {size} ranks; leave `ranks` out")
     if transport != "auto":
         name = transport if isinstance(transport, str) else type(transport).__name__
-        raise InputError(f"`ranks` {ranks}: its threads use no transport; drop transport {name}")
+        raise InputError(f"`ranks` {ranks} starts threads, which use no transport; drop {name}")
 
 
 def check_no_singleton() -> None:

@@ -317,14 +317,16 @@ class Bin:
 
 
 class Delay:
-    """The bins of vertices, and the current epoch. The layers of a rank share one instance.
+    """The bins of vertices, which send in different epochs, and the current epoch.
+
+    The layers of a rank share one instance.
 
     Parameters:
         epochs: r, at least 1: the delay of a message in epochs, and the number of bins.
 
     Attributes:
         epoch (int): Epoch of the next products, from 0; the caller sets it.
-        bins (list of Bin): Bin k sends partial sums in every epoch e with e % r = k.
+        bins (list of Bin): Vertices of bin k send messages in every epoch e with e % r = k.
     """
 
     def __init__(self, clones: Clones, epochs: int, resources: Resources) -> None:
