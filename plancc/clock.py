@@ -94,7 +94,7 @@ class Compilation:
         return done + (time.perf_counter() - last if at_work else 0.0)
 
     def others(self) -> float:
-        """Return the time in seconds, without compilation, which never decreases in any thread."""
+        """Return a time in seconds that stops during compilation, and decreases in no thread."""
         now = time.perf_counter()
         done, last, at_work = self._state  # read at once: a kernel may end in between
         return (last if at_work else max(now, last)) - done

@@ -208,7 +208,7 @@ def entries(options: Iterable[Field[Any]]) -> list[str]:
 
 
 def instance(needed: str, *types: Any) -> ValueKind:
-    """Return a kind that accepts instances of these types; `needed` is its phrase for errors."""
+    """Return a kind that accepts instances of these types; errors ask for `needed`."""
 
     def check(value: Any) -> Any:
         if not isinstance(value, types):

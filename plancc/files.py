@@ -226,7 +226,8 @@ class FolderLock:
 
     Attributes:
         holds: Whether the lock is held; False if the file system has no locks.
-        before: Without locks, the process on another machine that the file named; or "".
+        before: If the file system has no locks, the process on another machine that the file named
+            before; otherwise "".
     """
 
     def __init__(self, folder: StrPath) -> None:

@@ -26,8 +26,9 @@ CPU_SECONDS = 4
 def ask(module: str, path: str, seconds_per_byte: float, request: Any = None) -> dict[str, Any]:
     """Start `module` in a child process that reads a file; return the child's reply.
 
-    The ``main()`` of `module` calls `answer`. Its CPU time is `CPU_SECONDS` plus `seconds_per_byte`
-    for every byte of the file. A crash, a timeout or a missing reply raises InputError.
+    The ``main()`` of `module` calls `answer`. The child may use `CPU_SECONDS` of CPU time, plus
+    `seconds_per_byte` for every byte of the file. A crash, a timeout or a missing reply raises
+    InputError.
     """
     seconds = int(CPU_SECONDS + os.path.getsize(path) * seconds_per_byte)
     words = [path, str(seconds), str(os.getpid()), json.dumps(request)]

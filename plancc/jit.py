@@ -337,7 +337,7 @@ class KernelCache:
 class _CompiledVersion(CompileResult):
     """A compiled version of a kernel, which keeps references only to functions that use constants.
 
-    numba imports the module of every function in a reference; other functions do not need theirs.
+    For every reference, numba imports a module; functions without constants need no module.
     """
 
     def _find_referenced_environments(self) -> list[Any]:
@@ -362,7 +362,11 @@ def _stamp(function: Any) -> str:
 
 
 def _compiled_in(function: Any, seen: set[Any]) -> Iterator[str]:
-    """Yield sources, constants and fields of named tuples that a function and its callees use."""
+    """Yield strings that change if the compiled code of a function may change.
+
+    They are hashes of the source files of the function and its callees, the constants and external
+    functions that these use, and the fields of the named tuples in their modules.
+    """
     seen.add(function)
     yield _content(function.__code__.co_filename)
     for name in _names(function.__code__):

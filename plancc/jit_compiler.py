@@ -124,7 +124,7 @@ class _Key:
 
 @contextlib.contextmanager
 def _lean_overloads() -> Iterator[None]:
-    """Context manager in which numba's implementations of functions count as inner functions.
+    """Context manager in which numba's implementations of functions are *inner* (see the module).
 
     Code outside the ``with`` block does not find implementations made inside, because numba looks
     up implementations by the flags of the caller.
@@ -342,9 +342,9 @@ class _InnerLibrary(_Library):
         return super()._get_module_for_linking()
 
     def _get_module_for_linking(self) -> Any:
-        """Return the module of this function with all functions that it calls.
+        """Return a module that holds this function and all functions that it calls.
 
-        numba's own libraries link this module.
+        Libraries of numba's own class link this module.
         """
         whole = self.alone().clone()
         self._link_into(whole)

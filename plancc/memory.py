@@ -20,7 +20,7 @@ UNLIMITED = 1 << 60
 def available_memory(root: Path = ROOT) -> int | None:
     """Return the bytes of memory that this process may still take; None if unknown.
 
-    The limits of control groups count. `root` is the folder with ``proc`` and ``sys``.
+    Limits of control groups are respected. `root` is the folder with ``proc`` and ``sys``.
     """
     found = [*_bytes(root / "proc/meminfo", "MemAvailable:"), *_group_limits(root)]
     return max(0, min(found)) if found else None

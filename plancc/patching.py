@@ -196,7 +196,7 @@ def _changed(
 
 
 def _edges(types: Types | None, name: str, given: Any, turned: bool) -> dict[Any, EdgeChanges]:
-    """Return the edges in parameter `name` of `patch`. Keys are relations; without types, None."""
+    """Return the edges in parameter `name` of `patch` by relation (key None without types)."""
     if given is not None and isinstance(given, Mapping) != (types is not None):
         has = "no types; drop the relations" if types is None else "types; give edges by relation"
         raise InputError(f"`{name}`: the plan has {has}")
@@ -282,8 +282,8 @@ def _edge_owners(
 ) -> Owners:
     """Return owners of the rows and nonzeros of an edge plan's changed matrix.
 
-    Old rows and nonzeros move only in rows with most new nonzeros, at most the share `max_moves` of
-    rows and nonzeros. New nonzeros start with their rows' owners.
+    Old rows and nonzeros may change owners only in the rows with the most new nonzeros; these are
+    at most the share `max_moves` of rows and nonzeros. New nonzeros start with their rows' owners.
     """
     plan, matrix = revision.plan, revision.matrix
     given, known = graph_of(plan), owners_of(plan)

@@ -200,9 +200,9 @@ def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
 
 
 def normalise(work: PreparedGraph, observer: Observer) -> PreparedGraph:
-    """Return `work` with the normalised graph, and with model and balance completed.
+    """Return `work` with the normalised graph, and add what only this graph tells.
 
-    Only now are the vertex data and, for mini-batches, the expected nonzeros known.
+    The model gets the vertex data; the balance gets, for mini-batches, the expected nonzeros.
     """
     request, options, seed = work.request, work.request.plan_options, work.request.search.seed
     with observer("normalize"):

@@ -188,8 +188,8 @@ def with_part(plan: Plan, part: StrPath | npt.ArrayLike) -> Plan:
     numbers, even with a topology. Raises InputError with file, line and value.
 
     Parameters:
-        part (path or int[num_vertices]): Part of every vertex, from 0. -1: the part with the
-            smallest growth of the volume, within the default imbalance of nonzeros.
+        part (path or int[num_vertices]): Part of every vertex, from 0. A vertex with -1 gets the
+            part with which the volume grows least, within the default imbalance of nonzeros.
     """
     matrix = directed_matrix_of(plan)
     owner = part_vector(part, plan.num_vertices, plan.num_parts, -1)
@@ -248,7 +248,7 @@ class Revision:
 
     @classmethod
     def of(cls, plan: Plan, whole: Graph, search: SearchOptions, balance: Balance) -> Self:
-        """Make a revision with these attributes; compute its attributes `matrix` and `limits`."""
+        """Make a revision from these attributes, and compute its `matrix` and `limits`."""
         matrix, shared = without_relations(whole), (plan.num_parts, search.epsilon)
         limits = balance.limits(matrix, *shared)
         if plan.fold is not None:
@@ -343,7 +343,7 @@ def with_rows_placed(
 
 
 def kept_of(recorded: Mapping[str, Any], *stale: str) -> dict[str, Any]:
-    """Return the provenance entries that stay valid if the owners change, without the `stale`."""
+    """Return the provenance entries, except `stale`, that stay valid if the owners change."""
     stale = (*stale, *EXPECTATION_ENTRIES, *RECORDED)
     return {
         name: value

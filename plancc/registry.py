@@ -24,7 +24,7 @@ class Registry:
         group: Entry-point group for third parties.
         targets: The built-in entries, in the order in which users see them.
         instance_of: Target of the class that third parties' entries must be instances of.
-        subclass_of: Target of the class whose concrete subclasses third parties' entries must be.
+        subclass_of: Target of a class; third parties' entries must be concrete subclasses of it.
     """
 
     def __init__(

@@ -629,9 +629,9 @@ def _best_reuse(rows: Rows) -> Found:
 
 REUSE = Item(
     name="cache-reuse",
-    setting="Reuse is the number of rows read / rows loaded, counted for an LRU cache. It holds "
-    "the same fraction of the graph's rows as the cache of a Xeon 8280 holds of the rows of Reddit "
-    "(for dense graphs) or OGBN-Products (for sparse graphs).",
+    setting="Reuse is the number of rows read / rows loaded, counted for an LRU cache. This cache "
+    "holds the same fraction of the graph's rows as the cache of a Xeon 8280 holds of the rows of "
+    "Reddit (for dense graphs) or OGBN-Products (for sparse graphs).",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_reuse,
     claims=(
@@ -651,8 +651,8 @@ REUSE = Item(
 
 FIGURE_2 = Item(
     name="over-dgl",
-    setting=f"The shortest epochs of a GCN of widths {','.join(map(str, single_node.DIMS))} on one "
-    "core are compared. DGL 2.1.0 contains the kernels of the paper.",
+    setting="The shortest epochs of plancc and DGL on one core are compared, for a GCN of widths "
+    f"{','.join(map(str, single_node.DIMS))}. DGL 2.1.0 contains the paper's kernels.",
     graphs=("fb100-Cornell5", "AmazonPhoto"),
     measure=single_node.measure,
     claims=(

@@ -151,9 +151,9 @@ def trial(words: Sequence[str], seconds: float = SECONDS) -> tuple[bool, str]:
 
 
 def _tried(name: str, words: Sequence[str], advice: str, **more: Any) -> Check:
-    """Run the program `words` with `trial`; return the result as a check.
+    """Run the command `words` with `trial`; return the result as a check.
 
-    `more` has other fields of the check, and "seconds", the time limit.
+    `more` has other fields of the check, by name, and perhaps the time limit "seconds".
     """
     good, text = trial(words, more.pop("seconds", SECONDS))
     return Check(name, OK if good else FAILED, text, "" if good else advice, **more)

@@ -55,7 +55,10 @@ def _of_class(
 
 
 def _each(registry: Registry, describe: Callable[[Any], dict[str, Any]]) -> Entries:
-    """Return facts by entry; for an entry that cannot be loaded, only the reason, as "what"."""
+    """Return a dict of facts for each entry's name.
+
+    If an entry cannot be loaded, its only fact is the reason, under "what".
+    """
     found = {}
     for name in registry:
         try:

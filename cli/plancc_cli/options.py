@@ -139,7 +139,7 @@ def with_options(options: Iterable[click.Option]) -> Decorator:
 def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict[str, Any]:
     """Return the given options, with strings converted to the types of the fields.
 
-    Options without a field stay unchanged. Raises InputError for a string of another type.
+    Options without a field stay unchanged. Raises InputError for a string that has no such value.
     """
     found = dict(given)
     for name in given.keys() & fields.keys():
@@ -605,7 +605,7 @@ FIELDS = {each.name: each for one in (SearchOptions, PlanOptions) for each in op
 def field_option(field: Field[Any], **settings: Any) -> click.Option:
     """Return the command-line option for a field of a dataclass, with the field's default.
 
-    `READERS` replaces settings of the field, and `settings` replaces both.
+    Settings of `READERS` replace those of the field, and `settings` replace both.
     """
     known: dict[str, Any] = {"default": field.default, **READERS.get(field.name, {}), **settings}
     return option_of(field, **known)

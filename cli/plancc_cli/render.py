@@ -123,7 +123,10 @@ def _data(sizes: Mapping[str, int]) -> str:
 
 
 def _outcomes(candidates: Sequence[Mapping[str, Any]]) -> str:
-    """Return a phrase with the predicted epoch of every model of "auto", the chosen model first."""
+    """Return a phrase with every candidate of model "auto" and the predicted time of an epoch.
+
+    The chosen candidate comes first.
+    """
     words = []
     for each in sorted(candidates, key=lambda each: not each.get("chosen")):
         seconds = each.get("epoch_seconds")
@@ -244,7 +247,7 @@ def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
 
 
 def _counts(provenance: Mapping[str, Any]) -> str:
-    """Return a phrase with the numbers of entries that reading has merged, added or left out."""
+    """Return a phrase that says how many entries the reader has merged, added or left out."""
     context = click.get_current_context(silent=True)
     said = str(provenance.get("source_counts", ""))
     return in_flags(said, context.command if context else None)

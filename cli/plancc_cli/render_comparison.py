@@ -168,5 +168,5 @@ def _over_bound(report: Report) -> str:
 
 
 def _passes_of(report: Report) -> list[PassCost]:
-    """Return the costs of an epoch without passes, with one pass, ...; [] if widths are unknown."""
+    """Return an epoch's costs with no pass, with one pass and so on; [] if widths are unknown."""
     return report.on_grid if report.training is None else report.training.passes

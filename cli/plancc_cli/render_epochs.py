@@ -72,7 +72,7 @@ def payoff_words(payoff: Payoff) -> str:
 
 
 def why_none(times: EpochTimes) -> str:
-    """Return the reason why there is no prediction, without the backticks around parameters."""
+    """Return the reason why there is no prediction (`EpochTimes.why`), without backticks."""
     return in_flags(times.why, None)
 
 

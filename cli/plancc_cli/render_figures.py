@@ -66,7 +66,7 @@ def figures(reports: Sequence[Report]) -> list[tuple[str, str]]:
 def report_tables(report: Report, per_part: bool, every: bool = True) -> Iterator[Table | str]:
     """Yield the tables that follow the summary of a report; a sentence replaces an empty table.
 
-    `per_part` adds a line for every part; `every` adds tables for which no option asks.
+    `per_part` adds a line for every part. `every` adds the tables that need no option.
     """
     header = report.header
     tried = report.provenance.get("tried")

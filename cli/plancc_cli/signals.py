@@ -216,9 +216,10 @@ def only_wake(number: int, frame: FrameType | None) -> None:
 
 
 def ends_with(code: int) -> None:
-    """Record the exit code, and ignore signals from now on; then the command prints why it ends.
+    """Record the exit code, and ignore signals from now on.
 
-    If another thread calls the function later, that thread waits until the process has ended.
+    A command calls this function before it prints why it ends. If another thread calls it later,
+    that thread waits until the process has ended.
     """
     global _code
     if not _answers:

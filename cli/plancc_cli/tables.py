@@ -70,7 +70,7 @@ def _plain(value: Any) -> Any:
 
 
 def rows_of(columns: Mapping[str, Any], number: str) -> list[dict[str, Any]]:
-    """Return rows, one mapping each, from lists of equal length by column.
+    """Return a dict for every row of a table whose columns are lists of equal length.
 
     The added column `number` counts the rows from 0.
     """

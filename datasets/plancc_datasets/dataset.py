@@ -33,7 +33,7 @@ DATASETS = Registry(
 
 @dataclass(frozen=True)
 class Dataset:
-    """A graph, with the data of its vertices in the graph's order; empty if there are no data."""
+    """A graph, and the data of its vertices in the graph's order; `data` may be empty."""
 
     graph: Graph
     data: VertexData = field(default_factory=VertexData)

@@ -96,8 +96,8 @@ class Contender:
         """Return the keywords with which `compile` is called for this contender.
 
         The keywords are the contender's own options, and the options in `common` that its model
-        accepts. All row plans get the same default balance, even if a partitioner makes them
-        without a search.
+        accepts. All row plans, except those for mini-batches, get the same default balance, even if
+        a partitioner makes them without a search.
 
         Parameters:
             common: Options that the study or sweep sets for all contenders.

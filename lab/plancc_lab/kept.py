@@ -72,7 +72,7 @@ class Kept:
 
     @cached_property
     def _known(self) -> dict[tuple[str | int, ...], Any]:
-        """The last result of every key, by key; lines damaged or of other sources are ignored."""
+        """The last result of every key; damaged lines and lines of other sources are ignored."""
         text = ""
         if self.path.exists():
             with open_file(self.path) as stream:

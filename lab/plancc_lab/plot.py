@@ -133,7 +133,8 @@ def _draw_study(axes: Any, study: Study, graph: str, name: str) -> None:
 def _scale(axes: Any, study: Study) -> None:
     """Set the scale of the y axis, and of all axes that share it.
 
-    It is logarithmic if values differ by more than a factor `WIDE`, linear for ratios below `WIDE`.
+    The scale is logarithmic if values for several numbers of parts differ by more than a factor
+    `WIDE`; but it is linear for ratios to a baseline that are all below `WIDE`.
     """
     from matplotlib.ticker import LogLocator, MaxNLocator
 

@@ -123,8 +123,8 @@ def _new(vertices, stamp, ticket):  # type: ignore[no-untyped-def]
 def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: ignore[no-untyped-def]
     """Add the work of one block of a mini-batch to `load`, and return the number of messages.
 
-    ``load[:, q]`` is the number of nonzeros, rows sent and rows received of part q. Columns and
-    senders that are counted for part q get the stamp ``ticket + 1 + q``.
+    ``load[:, q]`` is the number of nonzeros, rows sent and rows received of part q. `stamp` gets
+    ``ticket + 1 + q`` for every column that is counted for part q, and `talked` for every sender.
     """
     num_parts = load.shape[1]
     order, _, part_ptr = grouped(owner[rows], num_parts)
@@ -167,7 +167,8 @@ def expected_volume(
 def _reached(ptr, pins, column, owner, num_parts, reach, allowed):  # type: ignore[no-untyped-def]
     """Return the sum of ``reach[c_jq]`` over all columns j and all parts q except the owner of j.
 
-    c_jq is the number of pins of net j in part q. Only vertices that are true in `allowed` count.
+    c_jq is the number of pins of net j in part q, and `reach` is `Inclusion.reach`. Only vertices
+    that are true in `allowed` count.
     """
     count = np.zeros(num_parts, dtype=np.int64)
     total = 0.0
@@ -204,7 +205,7 @@ class Estimate:
     def around(cls, mean: float, deviations: npt.NDArray[Any]) -> Estimate:
         """Return the mean with its confidence interval, by Student's t distribution.
 
-        `deviations` are the figures of the mini-batches less a common constant, such as 0 or a
+        `deviations` are the figures of the mini-batches minus a common constant, such as 0 or a
         value near the mean.
         """
         batches = len(deviations)

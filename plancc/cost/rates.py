@@ -24,14 +24,15 @@ class EpochRates(NamedTuple):
 
 
 class LinkRates(NamedTuple):
-    """Seconds that an epoch's messages take inside nodes and between nodes; read by kernels.
+    """Seconds that an epoch's messages take inside nodes and between nodes, as kernels read them.
 
     Attributes:
         node (int64[num_parts]): Node of every rank, ascending.
-        message_inside, message_between: Seconds per message, summed over all exchanges.
+        message_inside, message_between: Seconds per message, summed over an epoch's exchanges.
         row_inside, row_between: Seconds per row that a rank sends or receives, whichever is more.
         row_of_node: Seconds per row that leaves or enters a node.
-        row_copied: Seconds per row copied (expand) and added (fold), forward and backward.
+        row_copied: Seconds in which an owner copies a row forward and adds it backward (expand), or
+            adds it forward and copies it backward (fold).
         slow (float64[num_parts]): Factor on `row_copied` for every rank; higher is slower.
     """
 
@@ -50,7 +51,7 @@ class EpochTime:
     """A prediction of the time of an epoch from the owners, for one matrix.
 
     Attributes:
-        seconds: Function from owners to seconds, by which a search accepts and reports owners.
+        seconds: Function that predicts seconds from owners. A search compares owners by it.
         rates: Rates that estimate the gain of a move.
     """
 

@@ -1,7 +1,7 @@
 """Find clusters in a graph whose links are divided among ranks.
 
-As in `plancc.passes.clusters`, but in turns: the vertices of a turn choose by the labels that
-neighbours had before the turn. Then all ranks change labels in the same order.
+The method is that of `plancc.passes.clusters`, but in turns: the vertices of a turn choose by the
+labels that neighbours had before the turn. Then all ranks change labels in the same order.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class _Between:
         self.ptr = count_between(self.start, self.members, level.links, label)
 
     def share_of_links(self, key: int) -> float:
-        """Estimate (links between clusters) / (links before clustering) by a sample. Collective."""
+        """Estimate from a sample which share of all links joins different clusters. Collective."""
         sample = np.flatnonzero(turns(0, self.num, key, ON_RANKS.sample) == 0)
         load = np.cumsum(self.ranks.sums(self.ptr[sample + 1] - self.ptr[sample]))
         shares = np.arange(1, self.ranks.size) / self.ranks.size
@@ -151,10 +151,10 @@ class _Between:
         return ClusterLevel(links, first, weight, self.ranks.total(len(ends)))
 
     def _gathered(self, chosen: list[Int64Array]) -> Any:
-        """Return the links of all ranks from clusters ``chosen[rank]`` to others. Collective.
+        """On rank k, return the links of clusters ``chosen[k]`` to others. Collective.
 
-        `rank` is this rank. The sparse matrix has a row for each chosen cluster and a column for
-        every cluster.
+        All ranks contribute links. The sparse matrix has a row for each of these clusters and a
+        column for every cluster.
         """
         found = [
             links_between(each, self.start, self.members, self.ptr, self.level.links, self.label)

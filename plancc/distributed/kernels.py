@@ -34,7 +34,8 @@ def wanted_labels(
     rows: Any, base: int, links: ClusterLinks, weight: Any, load: Any, heaviest: Any, label: Any,
     score: Any,
 ) -> Any:  # fmt: skip
-    """Return each vertex's most linked label with room for it, int32[k]; -1: its present label.
+    """Return, for each vertex, the label with most links among labels with room; -1: its own label.
+
     Parameters:
         rows (int64[k]): The vertices; row r of `links` is vertex `base` + r.
         weight, load (int64[n, c]): Weights of all vertices, and of all labels.
@@ -79,11 +80,11 @@ def take_labels(
 def parts_of_nets(
     base: int, net_ptr: Any, pins: Any, owner: Any, num_parts: int
 ) -> tuple[Any, Any]:
-    """Return, for each net of a rank, the parts that have pins of the net, as offsets and entries.
+    """Return the parts that have pins of each net of a rank, as offsets and entries.
 
     The nets are the nets of the vertices from `base` on; each has its own vertex as a pin. An
     entry, uint16 or uint32, is twice the part, plus 1 if the part has exactly one pin of the net.
-    Entries ascend if a net has pins in all parts.
+    The entries of a net ascend if the net has pins in all parts.
     """
     dtype = np.uint16 if 2 * num_parts <= MOST_SHORT else np.uint32
     room = np.empty(len(pins) + len(net_ptr), dtype=dtype)  # untouched pages cost nothing
@@ -150,7 +151,7 @@ def picked(ptr: Any, entry: Any, which: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def relief(v: int, here: int, there: int, weight: Any, load: Any, bounds: Bounds) -> float:
-    """Return by how much the overweight penalty falls if v moves; -infinity without room."""
+    """Return by how much the overweight penalty falls if v moves; -infinity if v does not fit."""
     found = 0.0
     for c in range(load.shape[1]):
         w = weight[v, c]

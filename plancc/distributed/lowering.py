@@ -59,7 +59,7 @@ def lower_share(ranks: Ranks, share: Share, owner: Int32Array, header: Header) -
 
 
 def share_links(ranks: Ranks, parts: Plan, links: SplitLinks | None) -> Plan:
-    """Give each part the links (all on rank 0) whose sources the part owns. Collective."""
+    """Give each part the links whose sources it owns. Rank 0 passes all `links`. Collective."""
     every = ranks.concatenated(parts.global_id)
     place = np.empty(len(every), np.int64)
     place[every] = np.arange(len(every))
@@ -92,9 +92,9 @@ def _own_rows(
 ) -> Any:
     """Fetch the rows of this rank's parts. Collective.
 
-    The rows are in plan order, and columns are places in plan order. Returns row_ptr, int64[n + 1]
-    (undefined for rows of other ranks), columns, int32, values, and the share's other arrays with
-    an entry for every nonzero.
+    The rows are in plan order, and columns are places in plan order. Returns row_ptr, int64[n + 1],
+    which is undefined for rows of other ranks; the columns, int32; the values; and the share's
+    other arrays that have an entry for every nonzero.
     """
     own = position[share.first : share.last]
     order = np.argsort(own, kind="stable")

@@ -56,7 +56,7 @@ class Share(WithColumns):
         return int(self.bounds[self.rank + 1])
 
     def sizes(self, graph: Graph) -> Graph:
-        """Return a graph with as many nonzeros in each row as the matrix, all in column 0."""
+        """Return a graph whose rows have as many nonzeros as this share's, all in column 0."""
         indptr = offsets(self.degree)
         nobody = np.broadcast_to(np.int32(0), int(indptr[-1]))  # takes no memory
         return Graph(indptr, nobody, source=graph.source, types=graph.types)
@@ -156,7 +156,7 @@ def _normalised_by_relation(
 ) -> Graph:
     """Normalise this rank's rows of a graph with types. Collective.
 
-    Ranks add to the sums in turns, rank 0 first, so numbers are added in the order of one process.
+    Ranks add to the sums in turns, rank 0 first, so the order of additions is as in one process.
     """
     with ranks.agreement():
         given = RowsOfTypes(rows, first, normalization)

@@ -59,7 +59,7 @@ def sweep(
 
 
 class _Work:
-    """The state that sweeps change: owners (on all ranks), and the parts of this rank's nets."""
+    """The state of sweeps: owners (on all ranks), and the parts that this rank's nets touch."""
 
     def __init__(
         self, ranks: Ranks, share: Share, owner: Int32Array, limits: Limits, seed: int

@@ -50,9 +50,9 @@ def edges_of(plan: Plan) -> Edges:
 def vertex_arrays(plan: Plan, names: Mapping[str, str]) -> Arrays:
     """Return the plan's vertex data in plan order, with the names and dtypes of a framework.
 
-    Features and targets are float32, labels and clusters int64, masks bool. ``vertex`` is the
-    vertex of each row, int64; ``original_id``, if there are ids, its id; names are uint8[n, bytes],
-    UTF-8.
+    Features and targets are float32, labels and clusters int64, masks bool. ``vertex``, int64, has
+    each row's vertex. If there are ids, ``original_id`` has each row's id; ids that are names are
+    uint8[n, bytes] in UTF-8.
     """
     ids = taken(plan.original_id, plan.global_id)
     return arrays_of(plan.vertex_data, plan.global_id, names, ids)

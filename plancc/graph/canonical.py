@@ -137,7 +137,10 @@ def graph_of_rows(
 
 
 def with_weight_range(source: Source, values: Array | None, repeated: int = 0) -> Source:
-    """Return `source` with the range of `values` (None: no weights) and the number `repeated`."""
+    """Return `source` with the range of `values` (None: no weights).
+
+    It also says that `repeated` entries were merged.
+    """
     if values is None:
         return replace(source, weights="", weight_range="").counting(MERGED, repeated)
     found = WeightRange(source.weights)

@@ -48,8 +48,8 @@ class EdgeChanges:
     def of(cls, given: Any, name: str) -> EdgeChanges:
         """Make a list of edges from a path, or from an array with rows ``u v`` or ``u v weight``.
 
-        u and v are ids of the source; formats such as MatrixMarket number vertices by their own
-        rules.
+        u and v are ids of the source. In a file of another format than edge lists, such as
+        MatrixMarket, they are the ids that this file has by the rules of its format.
         """
         if isinstance(given, str | os.PathLike):
             where = os.fspath(given)
@@ -218,11 +218,11 @@ def _check_weights(values: Values, added: EdgeChanges) -> None:
 def _places(
     key: Ids, edges: EdgeChanges, ids: tuple[Ids, Ids], directed: bool, there: bool
 ) -> tuple[Ids, tuple[Ids, Ids]]:
-    """Return the edges' distinct keys: their places in `key`, the keys, and an edge with each key.
+    """Return where the edges' distinct keys are in `key`, these keys, and an edge with each key.
 
-    Each is int64[m]. A key is row times the number of columns, plus column; keys ascend. `there`
-    says whether the edges must be in the graph; otherwise they must not, and a place is where to
-    insert a key.
+    Each array is int64[m]. An edge's key is row times the number of columns, plus column; keys
+    ascend. `there` says whether the edges must be in the graph; otherwise they must not, and the
+    first array says where to insert the keys.
     """
     ends: list[Any] = []
     for own, of_edge in zip(ids, (edges.u, edges.v), strict=True):

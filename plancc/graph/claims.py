@@ -100,8 +100,9 @@ def first_line(
     the number of lines below, or half of it if every edge is listed in both directions.
 
     A line like this is read as an edge if the first column never rises (a path listed from its
-    end), or if fewer lines follow. ``0,1`` and ``0,1,2`` may be column numbers of pandas; they are
-    read as edges, with a remark if their ids occur nowhere else while other ids are repeated.
+    end), or if fewer lines follow than it says. ``0,1`` and ``0,1,2`` may be column numbers of
+    pandas; they are read as edges, with a remark if their ids occur nowhere else while other ids
+    are repeated.
 
     `below` are the columns u and v, or one array of distinct ids; `is_table`: pandas may be the
     writer.
@@ -134,7 +135,7 @@ def first_line(
 
 
 def _are_both_ways(below: Sequence[IntArray]) -> bool:
-    """Whether every edge is listed in both directions; True if `below` is one array of ids."""
+    """Whether every edge is listed in both directions; True if `below` is not two arrays."""
     if len(below) != 2:
         return True
     ids, place = np.unique(np.concatenate(below), return_inverse=True)
@@ -184,8 +185,8 @@ def warn_of_counts(
 def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[Any]) -> None:
     """Warn if the first of three columns seems to hold line numbers or times.
 
-    Line numbers rise by 1 from line to line, while the other columns share most numbers. Times are
-    at least `OF_TIMES`, while all numbers of the second column are below.
+    Numbers that rise by 1 from line to line count as line numbers if the other columns share most
+    of their numbers. Numbers from `OF_TIMES` on count as times if the second column has none.
     """
     what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
     if rises and (np.diff(u) == 1).all():

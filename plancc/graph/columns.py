@@ -28,7 +28,7 @@ def columns_of(**given: npt.NDArray[Any] | None) -> Columns:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WithColumns:
-    """A matrix with columns: arrays, besides its values, that have an entry for every nonzero.
+    """A matrix with further arrays, called columns, that have an entry for every nonzero.
 
     Attributes:
         columns: Arrays by name, whose first axis is the nonzeros in the matrix's order:
@@ -66,5 +66,5 @@ class WithColumns:
         return self.with_columns(**dict.fromkeys(self.read_columns))
 
     def with_columns(self, **columns: Any) -> Self:
-        """Return a copy of the matrix with these columns, by name, replaced, or removed if None."""
+        """Return a copy in which `columns` are added or replaced, by name, or removed if None."""
         return replace(self, columns=columns_of(**{**self.columns, **columns}))

@@ -100,9 +100,10 @@ class MappedGraph:
     Attributes:
         indptr (int64[n + 1]): Offsets, checked against the number of indices.
         indices (int[entries]): Columns, not yet checked.
-        original_ids: int64 or bytes[n], or None.
+        original_ids: The vertices' ids in the source, int64[n] or bytes[n], or None.
         directed: Whether the graph is directed; None if ``graph.json`` does not say.
-        relation: int[entries]; None if no two relations join the same two types.
+        relation: Relation of every entry, int[entries]; None if no two relations join the same two
+            types.
     """
 
     folder: str
@@ -156,7 +157,8 @@ class MappedGraph:
     def rows(self, first: int, last: int) -> Graph:
         """Return rows ``first..last-1`` as a graph; its columns are vertices of the whole graph.
 
-        Raise InputError for wrong columns, zeros, values not finite, or a nonzero of no relation.
+        Raise InputError for wrong columns, zero or infinite values, NaN, or a nonzero that no
+        relation fits.
         """
         start, stop = int(self.indptr[first]), int(self.indptr[last])
         self.check_range(start, stop)
@@ -196,7 +198,7 @@ class MappedGraph:
         return InputError(f"{os.path.join(self.folder, HEAD)}: {told}; {cure}")
 
     def numbers(self, first: int, last: int) -> npt.NDArray[np.floating] | None:
-        """Return the values of entries ``first..last-1``, all finite; None without values."""
+        """Return the values of entries ``first..last-1``; InputError unless all are finite."""
         if self.values is None:
             return None
         return as_values(self.values[first:last], os.path.join(self.folder, "values.npy"))
@@ -276,7 +278,7 @@ def _columns(head: Mapping[str, Any]) -> str:
 def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]:
     """Return options for `read_graph`, to read `path` as the source of a plan was read.
 
-    Options that `plancc convert` has applied to the folder `path` are left out.
+    If `plancc convert` wrote the folder `path`, options that it has already applied are left out.
     """
     reading: dict[str, Any] = reading_of(str(provenance.get("source_reading", "")))
     format = provenance.get("source_format")
@@ -290,9 +292,9 @@ def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]
 
 
 def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Memory-map the arrays of vertex data in a folder; return them and the vertex ids by name.
+    """Memory-map the arrays of vertex data in a folder; return a dict of them and the vertex ids.
 
-    The caller applies `split` and `keys`. With several vertex types, each type has such a dict.
+    The caller applies `split` and `keys`. With several vertex types, return such a dict per type.
     """
     folder = os.fspath(path)
     with input_errors(folder):
@@ -331,7 +333,7 @@ def write_csr(graph: Graph, folder: Path) -> None:
 
 
 def write_data(data: VertexData, folder: Path) -> None:
-    """Write vertex data into the folder of their graph, a file for every array of every type."""
+    """Write vertex data into the graph's folder: one file for each array of each vertex type."""
     every = {"": data}
     if data.by_type is not None:
         every |= {f"{data.by_type.number(name)}.": each for name, each in data.of_type.items()}

@@ -1,7 +1,7 @@
 """Range of the edge weights of a source, and warnings about numbers that may not be weights.
 
-Some edge lists have times, types or ids in the place of weights; only column names and the size of
-numbers tell.
+Some edge lists have times, types or ids in the place of weights. Only the names of columns and the
+size of the numbers reveal this.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class WeightRange:
             )
 
     def described(self, source: Source, repeated: int = 0) -> Source:
-        """Return the source with the name and the range of the weights in words.
+        """Return the source with the name of the weights, and with a phrase that says their range.
 
         A source that already states a range is unchanged. Warns of values like times, types or ids.
         """

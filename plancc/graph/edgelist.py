@@ -220,7 +220,8 @@ def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
 class EdgeListEntries(PiecewiseEdges):
     """The edges of an edge list, chunk by chunk.
 
-    Lists with names as ids, with a line of sizes, or with separate ids of u and v are refused.
+    A list is refused if its ids are names, if it has a line of sizes, or if u and v are numbered
+    separately.
     """
 
     def __init__(
@@ -314,7 +315,7 @@ def _edges_of(
 def _warn_of_names(
     path: StrPath, data: bytes, table: _Table, names: Names | None, edges: Entries
 ) -> None:
-    """Warn of comments that may be edges between names, and of names such as "nan" (empty cell)."""
+    """Warn of comments that may be edges between names, and of names that mean an empty cell."""
     if names is None:
         return
     where, begin = os.fspath(path), table.below
@@ -420,7 +421,7 @@ def _line_from(path: StrPath, data: bytes, start: int, wanted: tuple[str, ...]) 
 
 
 def _sniff(path: StrPath, data: bytes, wanted: tuple[str, ...]) -> tuple[bytes, _Table | None]:
-    """Find the layout of an edge list; None if the text has no line of edges.
+    """Return the text of an edge list, and its layout (None if the text has no line of edges).
 
     In the returned text, a line of column names has become a comment.
     """
@@ -637,7 +638,7 @@ def _line_of(path: StrPath, data: bytes, edge: int) -> int:
 
 
 def _place(path: StrPath, data: bytes, edge: int, before: int = 0) -> str:
-    """Return a phrase that names an edge's file and line, with `before` lines before `data`."""
+    """Return a phrase that names an edge's file and line; `data` begins after `before` lines."""
     return f"{os.fspath(path)}, line {before + _line_of(path, data, edge)}"
 
 

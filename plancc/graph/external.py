@@ -35,7 +35,7 @@ LEAST_ENTRIES = 1 << 16
 
 
 class Entrywise(Protocol):
-    """A source that is read chunk by chunk, any number of times.
+    """A source of a graph's entries, which are read chunk by chunk, any number of times.
 
     Attributes:
         most: Upper bound on the number of entries.

@@ -50,7 +50,7 @@ def to_folder(
     allow_large: bool = False,
     **reading: Any,
 ) -> Graph:
-    """Write a source as a new or empty folder of ``.npy`` files, and return its mapped graph.
+    """Write a source into a new or empty folder as ``.npy`` files, and return the mapped graph.
 
     If `data` is None, the vertex data that the source holds are written; if `memory` is None,
     sorting may take the free memory.
@@ -116,7 +116,7 @@ def _is_there(path: StrPath, entry: Format) -> bool:
 
 
 def _taken(path: StrPath, entry: Format) -> int:
-    """Estimate the memory, in bytes, to read a text file, by its header's entries or its size."""
+    """Estimate the bytes of memory to read a text file: from a count in its header, or its size."""
     assert entry.entries is not None
     claimed = getattr(entry.entries, "claimed", None)
     if claimed is not None:

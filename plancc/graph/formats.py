@@ -329,8 +329,8 @@ def source_of(
 ) -> Source:
     """Return the `Source` of a file or folder, with `reading` options by name.
 
-    `made` is the reader's source, with weights, columns and counts. `digest` returns the hash of
-    the files; without it, they are read and hashed.
+    `made` is the source as the reader describes it: its weights, columns and counts. `digest`
+    returns the hash of the files; without `digest`, the files are read and hashed.
     """
     with input_errors(path):
         sha256 = digest() if digest else _sha256_of_source(os.fspath(path), FORMATS[format])

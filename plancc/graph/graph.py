@@ -30,8 +30,8 @@ class Source:
         format: Name of the format in ``plancc.graph.formats``, or of the Python type.
         reading: Reading options that were on, such as "symmetrize num_vertices=1000".
         weights: Name of the edge weights, such as "column 'weight'"; empty without weights.
-        weight_range: "LEAST to LARGEST" or "all VALUE", before repeated entries are summed, and
-            then the number of repeated entries, if any; empty if unknown.
+        weight_range: Range of the weights in the source, "LEAST to LARGEST" or "all VALUE", and
+            the number of repeated entries, whose weights are then summed; empty if unknown.
         columns: Joined names of an edge list's columns u and v, or empty.
         counts: Numbers of entries that were merged, added or left out; or empty.
     """

@@ -177,7 +177,7 @@ def number(
     """Return vertex numbers for the ids of an edge list with at least one edge.
 
     With `num_vertices` or `keep_ids`, ids are vertex numbers; otherwise the vertices are the ids
-    that occur, ascending. Ids index `names`, if given. ``place(edge)`` is a phrase for messages.
+    that occur, ascending. Ids index `names`, if given. Errors name an edge by ``place(edge)``.
     """
     if names is not None:
         check_no_numbers(where, num_vertices, keep_ids)
@@ -215,7 +215,7 @@ def check_ids(u: IntArray, v: IntArray, num_vertices: int, place: Callable[[int]
 
 
 def _compact(u: IntArray, v: IntArray, largest: int) -> Numbered:
-    """Number the ids that occur in u or v, none above `largest`, 0..n-1 in ascending order."""
+    """Number the ids in u and v, which are at most `largest`, 0..n-1 in ascending order."""
     if largest < 8 * len(u) + 1024:  # a table of all ids is cheaper than sorting
         occurs = np.zeros(largest + 1, np.bool_)
         occurs[u] = True

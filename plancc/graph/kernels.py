@@ -138,8 +138,9 @@ def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-unty
 def number_names(text, separator, chosen, longest, first, last, ends, out):  # type: ignore[no-untyped-def]
     """Number the names in two columns of a text, in the order of their first occurrence.
 
-    Double quotes around a column are dropped. Fills `ends`, int64[2, edges]. A third chosen column
-    is written into `out`, as long as the text, as lines ``0 0 WORD``; otherwise `out` is empty.
+    Double quotes around a column are dropped. Fills `ends`, int64[2, edges]. If `chosen` has a
+    third column, its words are written into `out` as lines ``0 0 WORD``; `out` then has the size
+    of the text, otherwise it is empty.
 
     Returns the number of edges; the offsets in the text where every name begins and stops,
     int64[names, 2]; the number of bytes written to `out`; the offset of the first wrong line or -1;
@@ -284,7 +285,7 @@ def check_entries(text: npt.NDArray[np.uint8], field: int) -> int:
 
 @njit(cache=True, nogil=True)
 def format_lines(ptr: npt.NDArray[np.int64], values: npt.NDArray[np.int64]):  # type: ignore[no-untyped-def]
-    """Return a text, uint8[bytes], whose line k is ``values[ptr[k]:ptr[k + 1]]``, with blanks."""
+    """Return a text, uint8[bytes]; line k is ``values[ptr[k]:ptr[k + 1]]``, separated by blanks."""
     # written from its end, since the last digit comes first; unwritten pages take no memory
     text = np.empty(21 * len(values) + len(ptr), np.uint8)
     k = len(text)

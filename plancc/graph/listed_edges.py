@@ -74,7 +74,7 @@ def is_listing() -> bool:
 def list_edges(
     row: IntArray, column: IntArray, relation: IntArray | None = None, values: Array | None = None
 ) -> None:
-    """Append the edges of a graph to the list of `listing`; without such a context, do nothing."""
+    """Append the edges of a graph to the list of the context `listing`; outside it, do nothing."""
     found = _listed.get()
     if found is not None:
         found.append(ListedEdges(row, column, relation, values))
@@ -161,7 +161,8 @@ def with_columns_of(made: Graph, graph: Graph) -> Graph:
 def _placed(graph: Graph, number: Int64Array, column: Array) -> Array:
     """Convert an array with an entry for every edge to an array with an entry for every nonzero.
 
-    Edge k is nonzero ``number[k]``, or left out if -1. A nonzero without an edge gets zeros.
+    Edge k is nonzero ``number[k]``; if this is -1, the edge is left out. A nonzero without an
+    edge gets zeros.
     """
     placed = np.zeros((graph.num_nonzeros, *column.shape[1:]), column.dtype)
     placed[number[number >= 0]] = column[number >= 0]
@@ -192,7 +193,7 @@ def edge_keys(graph: Graph, row: IntArray, column: IntArray) -> Int64Array:
 
 
 def link_keys(pair: Array, graph: Graph) -> Int64Array:
-    """Return a number for every pair, int64[m], equal for both directions if undirected."""
+    """Return a number for every pair, int64[m]; if undirected, (u, v) and (v, u) have the same."""
     source, target = pair.astype(np.int64)
     if not graph.directed:
         source, target = np.minimum(source, target), np.maximum(source, target)
@@ -201,7 +202,7 @@ def link_keys(pair: Array, graph: Graph) -> Int64Array:
 
 
 def places_in(keys: IntArray, wanted: IntArray) -> Int64Array:
-    """Return the index of every wanted number in ascending `keys`, int64[wanted]; -1 if missing."""
+    """Return every wanted number's index in the ascending `keys`, int64[m]; -1 if it is missing."""
     place = np.searchsorted(keys, wanted)
     there = place < len(keys)
     there[there] = keys[place[there]] == wanted[there]

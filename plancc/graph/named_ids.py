@@ -44,7 +44,8 @@ class NamedEdges(NamedTuple):
     Attributes:
         names (bytes[n]): Distinct names, ascending.
         u, v (int64[edges]): Both ends of each edge, as positions in `names`.
-        weights (bytes): Lines ``0 0 WORD`` with the words of the third chosen column; or empty.
+        weights (bytes): A line ``0 0 WEIGHT`` for every edge (ids are replaced by 0), as input for
+            the parser of numbers; empty if no column of weights was chosen.
     """
 
     names: Names
@@ -105,7 +106,7 @@ def read_names(
 def sorted_names(texts: npt.NDArray[Any], where: str) -> tuple[Names, npt.NDArray[np.int64]]:
     """Return the distinct names among `texts`, ascending, and each text's index, int64[n].
 
-    A text that is empty, too long or has a NUL is an InputError.
+    Raises InputError for a text that is empty, is too long, or has a NUL.
     """
     encoded = [text.encode() for text in texts]
     width = max(map(len, encoded))

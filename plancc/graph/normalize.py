@@ -74,8 +74,8 @@ class RowsOfTypes:
     Attributes:
         rows: The rows, with the whole graph's types and columns.
         first: Index of the first row.
-        whole: Whether the range is all rows. If so, sums over no nonzeros are left out to save
-            memory.
+        whole: Whether the range is all rows. If so, sums to which no nonzero adds are left out, to
+            save memory.
     """
 
     rows: Graph
@@ -110,10 +110,11 @@ class RowsOfTypes:
 
     @cached_property
     def _ends(self) -> list[tuple[IntArray, Int64Array, int]]:
-        """Sums by which values are divided: an entry for rows and, for "sym", one for columns.
+        """To which sums the nonzeros add: an entry for rows and, for "sym", one for columns.
 
-        An entry holds every nonzero's row (or column), every nonzero's index of a sum, and the
-        number of sums. A vertex has a sum for every relation that ends (or begins) at its type.
+        An entry holds the row (or column) of every nonzero, the index of the sum to which the
+        nonzero adds, and the number of sums. A vertex has a sum for every relation that ends (or
+        begins) at its type.
         """
         names = self._types.names
         found: list[tuple[IntArray, Int64Array, int]] = []
@@ -251,7 +252,10 @@ class Rows:
 
 @njit(cache=True)
 def _missing_diagonal(indptr, indices, base):  # type: ignore[no-untyped-def]
-    """Return 1 for every row without a diagonal entry, else 0: int64[m]; row 0 is row `base`."""
+    """Return 1 for every row without a diagonal entry, else 0: int64[m].
+
+    The diagonal entry of row i is in column `base` + i.
+    """
     missing = np.ones(len(indptr) - 1, dtype=np.int64)
     for i in range(len(missing)):
         for k in range(indptr[i], indptr[i + 1]):

@@ -121,8 +121,7 @@ class Archive(Mapping[str, Array]):
         return value
 
     def _claimed(self, key: str) -> int:
-        """Return the size in bytes of an array: the larger of what the archive and the array's
-        header say."""
+        """Return an array's size in bytes: the larger of the archive's and the header's number."""
         archive = self._file.zip
         assert archive is not None
         info = archive.getinfo(key if key in archive.NameToInfo else f"{key}.npy")
@@ -178,7 +177,7 @@ def read_npz(
 ) -> Graph:
     """Read a sparse matrix from an .npz of ``scipy.sparse.save_npz``, or from a plain archive.
 
-    Boolean matrices have no values. The graph is undirected if its pattern is symmetric. A
+    Boolean matrices are read without values. The graph is undirected if its pattern is symmetric. A
     rectangular matrix is a graph of two vertex types (`plancc.graph.union.rectangular`).
     """
     source = Source.of_file(path, "npz", "'data'")
@@ -283,7 +282,7 @@ def _num_nodes(archive: Archive) -> int:
 
 
 def _compressed(archive: Archive, major: int, bound: int) -> tuple[Array, Array]:
-    """Return offsets and indices of `major` compressed rows (or columns); indices < `bound`."""
+    """Return offsets and indices of `major` compressed rows or columns; indices are < `bound`."""
     minor = archive.indices("indices", bound)
     return archive.offsets("indptr", major, len(minor)), minor
 

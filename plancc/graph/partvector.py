@@ -20,8 +20,8 @@ def read_part_vector(
 ) -> npt.NDArray[np.int32]:
     """Read a part vector of METIS, hMETIS or KaHyPar, plain or .gz: int32[num_vertices].
 
-    `path` may also be the .json file of a partition of DistDGL (`plancc.interop.distdgl`). Numbers
-    are at least `least`: 0, or -1 if -1 may stand for any part.
+    `path` may also be the .json file of a partition of DistDGL (`plancc.interop.distdgl`). `least`
+    is the smallest allowed number: 0, or -1 if -1 may stand for any part.
     """
     has = f"the graph has {num_vertices} vertices"
     if os.fspath(path).lower().endswith(".json"):

@@ -34,8 +34,8 @@ class ReadGraph:
     def apart(self, away: Pair | None, begins: float = np.inf) -> Graph:
         """Return the graph without the edges of the links `away`, int32[2, links].
 
-        InputError is raised if the graph has weights, and an edge is listed both before the time
-        `begins` and from then on: its weight would be the sum of both.
+        InputError is raised if an edge of a graph with weights is listed both before the time
+        `begins` and at or after it: its weight in the graph is the sum of both weights.
         """
         if self.graph.values is not None and self.times is not None:
             both = np.count_nonzero((self.times.first < begins) & (self.times.last >= begins))

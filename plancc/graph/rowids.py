@@ -42,9 +42,9 @@ GRAPH_IDS = ("n_id", "ids")
 def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np.intp]:
     """Return the row of every vertex, int[num_vertices].
 
-    `ids`, int or bytes[rows] from `like_ids_of`, has the id of every row, in any order. A vertex
-    without a row is an InputError; other rows are left out, and ids off by 1 are shifted, with a
-    warning.
+    `ids`, int or bytes[rows] from `like_ids_of`, has the id of every row, in any order. If a vertex
+    has no row, InputError is raised. With a warning, rows of no vertex are left out, and ids off by
+    1 are shifted.
     """
     vertices, ids = ids_of(graph), one_column(ids)
     kinds, called = ("S", "names") if are_names(vertices) else ("iu", "integers")
@@ -172,7 +172,8 @@ def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
 def _share_named(column: Any, vertices: npt.NDArray[Any]) -> float:
     """Return the share of the vertices whose ids occur in a column.
 
-    It is 0 if an id is repeated, and 1 if all ids are larger, or all smaller, by 1 (`_shift`).
+    The share counts as 0 if the column repeats an id, and as 1 if the column's ids are those of the
+    vertices plus 1, or minus 1 (`_shift`).
     """
     kinds = "S" if are_names(vertices) else "iuf"
     if column.ndim != 1 or not len(vertices) or column.dtype.kind not in kinds:
@@ -224,7 +225,7 @@ def natural_order(name: str) -> list[Any]:
 
 
 def warn_of_parts(folder: str, names: Sequence[str], what: str) -> None:
-    """Warn if a folder's files are not in alphabetical order, but by number: part.2, part.10."""
+    """Warn if a folder's files are not read in alphabetical order: part.2 before part.10."""
     for plain, name in zip(names, sorted(names, key=natural_order), strict=True):
         if plain != name and os.path.isdir(folder):
             order = f"by the numbers in their names, {show(name)} before {show(plain)}"
@@ -240,7 +241,7 @@ def like_ids_of(ids: npt.NDArray[Any], graph: Graph) -> npt.NDArray[Any]:
 def warn_of_order(graph: Graph, where: str) -> None:
     """Warn that rows without ids are taken in the order of the vertices, if this may be wrong.
 
-    This is so if ids do not ascend or, in a graph from a file, are names or have gaps.
+    The order may be wrong if ids do not ascend or, in a graph from a file, are names or have gaps.
     """
     ids, in_file = graph.original_ids, bool(graph.source.sha256)
     if ids is None or graph.types is not None:  # the ids of types are separate

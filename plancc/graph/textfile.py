@@ -228,8 +228,8 @@ def read_integers(
 ) -> Integers:
     """Split a text of whole numbers, separated by blanks and tabs, into lines.
 
-    A line that begins with one of the characters `comments` is skipped. Numbers of more than 18
-    digits, and with `usual` also 007 and -0, are an InputError.
+    A line that begins with one of the characters `comments` is skipped. A number of more than 18
+    digits raises InputError; if `usual`, so does a number such as 007 or -0.
     """
     if not data.endswith(b"\n"):
         data += b"\n"

@@ -170,7 +170,7 @@ class Types:
 
 
 def ids_or_numbers(size: int, ids: Array | None, types: Types | None) -> Array:
-    """Return `ids`; if None, vertex numbers from 0 within every type. int64 or bytes[size]."""
+    """Return `ids`; if it is None, vertex numbers, which count from 0 in every type."""
     counts = [size] if types is None else [*types.counts.values()]
     return np.concatenate([*map(np.arange, counts)]) if ids is None else ids
 

@@ -98,7 +98,7 @@ def with_ids(graph: Graph, of_types: Sequence[npt.NDArray[Any] | None]) -> Graph
 
 
 def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Iterator[str]:
-    """Yield remarks about ids that seem to count over all types or from 1, not from 0 in a type."""
+    """Yield remarks on types whose ids seem to start from 1, or after the ids of other types."""
     least = [
         (relation, name, int(ends.min()))
         for relation, (row, column, _) in entries.items()

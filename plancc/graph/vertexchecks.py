@@ -38,7 +38,7 @@ def check_vertex_data(
 ) -> VertexData:
     """Check vertex data, and return the data in the dtypes that plans hold.
 
-    The keys of `arrays` are in `SOURCE_KEYS`; `names` maps keys to names for messages.
+    The keys of `arrays` are in `SOURCE_KEYS`; `names` maps them to names for error messages.
     """
     names = names or {}
     checked: dict[str, Any] = {key: each for key, each in arrays.items() if each is not None}

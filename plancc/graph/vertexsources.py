@@ -269,7 +269,10 @@ def vertex_data_of(
 def _check_keys(
     keys: Mapping[str, str], held: Mapping[str, Any], where: str, elsewhere: bool
 ) -> None:
-    """Raise InputError for unknown keys, and (unless `elsewhere`) for names that `held` lacks."""
+    """Raise InputError for unknown keys, and for names that `held` lacks.
+
+    If `elsewhere`, another source may have the missing names: they raise no error.
+    """
     for key in keys:
         check_choice("name of vertex data", key, (*SOURCE_KEYS, "id"))
     for name in filter(None, keys.values()):
@@ -294,8 +297,8 @@ def _names_in(
 ) -> dict[str, str]:
     """Return the name of each array of vertex data in the source, by key in `SOURCE_KEYS`.
 
-    Unless `weights` is None, vertex weights must have `weights` rows: other arrays may be edge
-    weights.
+    If `weights` is not None, only arrays with `weights` rows count as vertex weights, since others
+    may be edge weights.
     """
     called = dict[str, str]()
     for key in SOURCE_KEYS:
@@ -375,7 +378,7 @@ def _row_ids(
 
 
 def _may_be_row_ids(held: Mapping[str, Any], graph: Graph) -> str:
-    """Return advice, after a semicolon, on an array that may hold row ids; "" without any."""
+    """Return "; " and advice if an array of `held` may hold row ids, else ""."""
     own = {name: held[name] for name in USUAL_IDS if isinstance(held.get(name), np.ndarray)}
     name = None if held.keys() & _OF_EDGES else id_column(own, (), graph, "")
     if name is None or are_in_order(own[name], ids_of(graph)):

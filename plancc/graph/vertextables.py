@@ -129,7 +129,7 @@ def _without_names(
     if data_keys(keys).get("id") != "" and begins_with_ids(table, graph):
         bounds = f"{table[:, 0].min():.0f}..{table[:, 0].max():.0f}, every vertex once"
         cure = "(if this is wrong, add a line of names, such as f0,f1)"
-        warn(f"{name}: the first column holds {bounds}: rows belong to these vertices {cure}")
+        warn(f"{name}: the first column holds {bounds}, so it is read as vertex ids {cure}")
         ids, found["id"], table = "id", table[:, 0].astype(np.int64), table[:, 1:]
     if table.shape[1] == 1:
         found["labels"] = class_numbers(table[:, -1], f"{name}: the column")

@@ -56,12 +56,12 @@ class _Found:
     Attributes:
         directed: Whether an edge is directed if the edge itself does not say so.
         vertices: Index of every vertex, by the name that edges use.
-        names: Values of every attribute of vertices; any of these lists may become the ids.
+        names: Lists of vertex attributes by name. One of these lists may become the ids.
         rows: Number of rows of a two-mode network; 0 for other networks.
         ends: For every edge, the names of its source and its target.
         lines: For every edge, the number of its line in the file.
         mutual: For every edge, whether it is undirected.
-        words: Values of every attribute of edges, as strings, by index of the edge.
+        words: Edge attributes by name; each maps the index of an edge to a string.
         defaults: Default values of attributes of edges, as strings.
         others: Names of ignored contents, for a warning.
     """
@@ -201,7 +201,7 @@ def _reader(name: str, parse: Callable[[StrPath], _Found]) -> Callable[..., Grap
 
 
 def _between(found: _Found, row: Any, column: Any) -> tuple[Any, Any]:
-    """Return each edge's row, and its column from 0, in a two-mode network: int[edges] each."""
+    """Return the row and the column of each edge in a two-mode network; both count from 0."""
     turned = np.array(found.mutual, np.bool_) & (column < found.rows)
     row, column = np.where(turned, column, row), np.where(turned, row, column)
     if (k := first_true((row >= found.rows) | (column < found.rows))) is not None:

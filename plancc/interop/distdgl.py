@@ -54,8 +54,8 @@ EDGE = "_N:_E:_N"
 def read_partition(path: StrPath) -> npt.NDArray[np.int32]:
     """Return the part of every vertex, in the order before DGL's renumbering: int32[num_vertices].
 
-    `path` is the .json file. InputError is raised for a heterogeneous graph, or without a mapping
-    to old numbers.
+    `path` is the .json file. Raises InputError for a heterogeneous graph, or if the mapping to old
+    numbers is missing.
     """
     where = os.fspath(path)
     try:
@@ -295,7 +295,7 @@ EXPORT = Export(
 def write_chunks(plan: Plan, folder: Path) -> None:
     """Write edges, vertex data and owners in chunks, one for each part.
 
-    Vertices are numbered as in the source.
+    Vertices are numbered as in the graph, not as in the plan.
     """
     edges, place = edges_of(plan), plan.places()
     chunks = _chunk_ptr(len(edges.source), plan.num_parts)

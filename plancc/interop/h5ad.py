@@ -80,7 +80,7 @@ def _names(file: Any, name: str) -> list[str]:
 
 
 def _read(file: Any, name: str) -> Array:
-    """Read a dataset; raise InputError if it is missing, holds objects, or exceeds the file."""
+    """Read a dataset; raise InputError if it is missing, holds objects, or is cut off."""
     import h5py
 
     node = _node(file, name)
@@ -183,9 +183,9 @@ def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[st
 
 
 def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return the graph's matrix by its name; names of other matrices map to None.
+    """Return a dict that maps the graph's matrix name to the matrix, and other names to None.
 
-    If ``keys["graph"]`` chooses the matrix, the dict has only its name.
+    If ``keys["graph"]`` chooses the matrix, the dict has no other names.
     """
     with _opened(path) as file:
         where = file.filename
@@ -220,7 +220,7 @@ def _data(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _place(keys: Mapping[str, str]) -> str:
-    """Return the path of the feature matrix inside the file: "X" by default, or "obsm/X_pca"."""
+    """Return the feature matrix's path in the file: "X" by default, else such as "obsm/X_pca"."""
     name = keys.get("features", "X")
     return name if name == "X" else f"obsm/{name}"
 

@@ -22,7 +22,7 @@ ROWS_AT_ONCE = 1 << 16
 
 
 def write(plan: Plan, folder: Path) -> None:
-    """Write a matrix and a communication package per part, in plan order, and vertex data."""
+    """Write each part's matrix and communication package in plan order; then the vertex data."""
     for index, halo in enumerate(halo_rows(plan)):
         part = plan.part(index)
         _write_matrix(folder / f"matrix.{index:05d}", part, halo)
@@ -52,7 +52,7 @@ def _write_matrix(path: Path, part: Part, halo: Int64Array) -> None:
 
 
 def _write_comm(path: Path, part: Part, halo: Int64Array) -> None:
-    """Write one line per array: its name, its length and its numbers."""
+    """Write send sets, receive sets and `halo`: for each array its name, length and numbers."""
     arrays: dict[str, Iterable[int]] = {
         "send_procs": part.expand.send.peer.tolist(),
         "send_map_starts": part.expand.send.row_ptr.tolist(),

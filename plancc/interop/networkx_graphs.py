@@ -1,7 +1,8 @@
 """Readers of networkx and igraph graphs in memory.
 
 Edge u -> v is ``A[u, v]``: u needs v. An undirected edge is read in both directions. Ids are the
-nodes of networkx or the ``name`` of igraph's vertices, if distinct strings or whole numbers.
+nodes of networkx, or the values of ``name`` of igraph's vertices, if these are distinct strings or
+whole numbers.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def _splits(folder: str) -> tuple[str, list[str]]:
 
 
 def _chosen(folder: str, names: list[str], split: str | None) -> str:
-    """Return `split` if `names` has it, or the only name if it is None; else raise InputError."""
+    """Return `split` if it is in `names`; for None, the only name. Raise InputError otherwise."""
     if split is None and len(names) > 1:
         cure = f"choose one by `split`, {' or '.join(names)}"
         raise InputError(f"{folder}: has several splits; {cure}")

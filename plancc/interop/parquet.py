@@ -290,7 +290,7 @@ def _count_of_numbers(table: Any, chosen: list[str]) -> int:
 def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None]:
     """Return {name: index} if pandas stored only start, stop and step of the index, else {}.
 
-    An index without a name is "index". An index 0, 1, 2, ... gives {} too.
+    The name is "index" if the index has none. An index 0, 1, 2, ... gives {} too.
     """
     for each in (known or {}).get("index_columns", ()):
         if not isinstance(each, dict) or each.get("kind") != "range":
@@ -307,7 +307,7 @@ def _range_of_pandas(known: Any, rows: int) -> dict[str, npt.NDArray[Any] | None
 
 
 def _array(arrow: Any, column: Any, what: str, of_ids: bool = False) -> npt.NDArray[Any]:
-    """Return a column's numbers, a matrix if it holds lists, or its text as ids if `of_ids`."""
+    """Return a column's numbers, as a matrix if it holds lists; if `of_ids`, read text as ids."""
     kind, rows = column.type, len(column)
     if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or (
         arrow.types.is_fixed_size_list(kind)

@@ -71,7 +71,7 @@ def _is_record(obj: Any) -> bool:
 
 
 def _is_graph(obj: Any) -> bool:
-    """Whether an object is a graph, not `slices` of an InMemoryDataset (1D "edge_index")."""
+    """Whether an object is a graph; `slices` of an InMemoryDataset (1D "edge_index") are not."""
     if isinstance(obj, Mapping):
         return getattr(obj.get("edge_index"), "ndim", 1) == 2
     return _is_record(obj)

@@ -1,9 +1,9 @@
 """Exports of partitions for PyTorch Geometric.
 
 A cache for ClusterData replaces a run of METIS (Chiang et al., Cluster-GCN, 2019).
-``part_P/metis.pt`` holds the permutations of nodes and edges as in PyTorch Geometric 2.4 and newer,
-``data.pt`` the graph. This export needs torch and torch_geometric. The other export, which needs
-torch, is a partition for torch_geometric.distributed, as its Partitioner writes.
+``part_P/metis.pt`` holds the permutations of vertices and edges as in PyTorch Geometric 2.4 and
+newer, ``data.pt`` the graph. This export needs torch and torch_geometric. The other export, which
+needs torch, is a partition for torch_geometric.distributed, as its Partitioner writes.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ CLUSTER = Export(
 def write_partition(plan: Plan, folder: Path) -> None:
     """Write META.json, the maps of nodes and edges, and a folder per part.
 
-    Nodes are numbered as in the graph's source, edges by source, then target. A part has the edges
-    into its own nodes, by target, then source.
+    Nodes are numbered like the graph's vertices. Edges are numbered by source node, then by
+    target node. A part lists the edges into its own nodes, sorted by target, then by source.
     """
     import torch
 

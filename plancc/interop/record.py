@@ -161,7 +161,7 @@ def _num_vertices(record: Record, row: IntArray, col: IntArray, where: str) -> i
 def _weights(
     record: Record, edges: int, where: str, vertices: int = -1
 ) -> tuple[str, Array | None]:
-    """Return name and values, number[edges], of the array of edge values; else "" and None."""
+    """Return name and values, number[edges], of the edge weights; "" and None if there are none."""
     taken: tuple[str, Array | None] = "", None
     for name in _WEIGHTS:
         if record.get(name) is None:

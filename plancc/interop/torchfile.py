@@ -172,9 +172,9 @@ def _no_default(*_: Any) -> dict[Any, Any]:
 
 
 def _member(kind: Any, name: Any) -> StoredObject:
-    """Return an empty `StoredObject` in place of the getattr of a pickled file.
+    """Return an empty `StoredObject` where a pickled file calls getattr.
 
-    Python 3.11.0 to 3.11.3 wrote getattr for members of an enum; other uses raise ValueError.
+    Python 3.11.0 to 3.11.3 pickled members of an enum as such calls; others raise ValueError.
     """
     if kind is not StoredObject or not isinstance(name, str):
         raise ValueError("Unsupported class getattr")  # torch's own words for a refused class

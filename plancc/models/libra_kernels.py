@@ -54,7 +54,7 @@ class Ahead(NamedTuple):
 
 
 def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
-    """Find, in every column j, the nonzeros of rows with a higher `rank` than j, as `Ahead`."""
+    """Find, in every column j, the nonzeros whose row has a higher `rank` than vertex j."""
     start = np.cumsum(in_column) - in_column
     end = start.copy()
     width = np.int32 if len(indices) < 2**31 else np.int64
@@ -174,7 +174,8 @@ def assign_rest(
 ) -> None:
     """Copy the owners in `ahead` to `nonzero_owner`, and give diagonal nonzeros to the row's owner.
 
-    `assign_edges` has set `ahead`, and all other entries of `nonzero_owner`.
+    Before, `assign_edges` has written owners into `ahead`, and the other nonzeros' owners into
+    `nonzero_owner`.
     """
     pairs = ahead.pairs
     for i in range(len(owner)):
@@ -200,8 +201,8 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
     """Choose the owner of every vertex: the least loaded part that holds the vertex.
 
     A vertex that no part holds takes the least loaded of all parts. Vertices choose in the order
-    `order`, and add 1 to the load of their owner. Return int32[n]; here and in `order`, a vertex
-    is numbered by its rank (see the module).
+    `order`, and add 1 to the load of their owner. Return int32[n]; here and in `order`, vertices
+    are numbered by their position in ascending order of nonzeros.
     """
     key = load * _LOAD + np.arange(len(load))
     owner = np.empty(len(order), dtype=np.int32)
@@ -233,7 +234,7 @@ def _least(key: Any, low: int, place: int) -> Any:
 def _least_of(held: Any, r: int, s: int, key: Any) -> Any:
     """Return the least key of the parts that hold both vertices; `_NONE` if there is no such part.
 
-    r and s are ranks of vertices. A part's key contains its load (`_LOAD`).
+    r and s are the vertices' *ranks*, as in the module. A part's key contains its load (`_LOAD`).
     """
     best = np.int64(_NONE)
     for w in range(held.shape[1]):

@@ -214,8 +214,8 @@ def part_weights(
 def least_maximum(weights: npt.NDArray[np.int64], num_parts: int) -> int:
     """Return a lower bound for the weight of the heaviest part; 0 if all weights are 0.
 
-    The bound is the largest of ``ceil(total / num_parts)``, the heaviest weight, and the two
-    lightest of the ``num_parts + 1`` heaviest weights together. Two of these vertices share a part.
+    The bound is the largest of ``ceil(total / num_parts)``, the heaviest weight, and the sum of the
+    two least of the ``num_parts + 1`` heaviest weights: two of these vertices must share a part.
     """
     heaviest, even = int(weights.max(initial=0)), -(-int(weights.sum()) // num_parts)
     if 2 * heaviest > even and len(weights) > num_parts:

@@ -143,9 +143,10 @@ MAX_WAITING = 1024
 
 
 class NetUnion:
-    """The column nets of many blocks of mini-batches; the cost is the number of equal nets.
+    """The column nets of many blocks of mini-batches.
 
-    `indptr` and `indices` are the whole matrix, in which seen vertices and nonzeros are counted.
+    Equal nets become one net, whose cost is their number. `indptr` and `indices` are the whole
+    matrix; `vertices_seen` and `nonzeros_seen` refer to it.
 
     Attributes:
         num_nets (int): Number of nets before merging, including nets of one pin.
@@ -223,7 +224,7 @@ def _block_nets(
 ) -> Any:
     """Build a net for every column of a block, as `column_nets` does for a matrix.
 
-    Nets of one pin are left out, but `num_columns` counts them.
+    Nets of one pin are left out, but the first result, the number of columns, counts them.
 
     Parameters:
         rows, ptr, columns: The `plancc.sampling.batch.BatchLayer`.

@@ -109,7 +109,7 @@ class ProcessGridModel(Model):
         return {} if self.part is None else {"part": self.part}
 
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
-        """Let row model `blocks` build the problem of assigning rows to the blocks of a grid."""
+        """Build, with the row model named `blocks`, the problem that assigns rows to blocks."""
         check_num_parts(matrix.num_vertices, num_parts)
         model = MODELS[self.blocks](**self.block_options)
         blocks = self.shape(num_parts).num_blocks
@@ -192,7 +192,7 @@ class Cagnet2DModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Return one set of options: the grid whose numbers of rows and columns differ least."""
+        """Return only the options of the grid whose numbers of rows and columns differ least."""
         return [{"grid": _shapes(num_ranks, 2)[0]}]
 
     def shape(self, num_ranks: int) -> Shape:
@@ -227,8 +227,8 @@ class Cagnet3DModel(ProcessGridModel):
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
         """Return sets of options, one set for each grid to choose from.
 
-        The grids are the grid with the most similar sizes, and all layered grids with one process
-        column.
+        These are the grid whose three sizes are most similar, and all grids with one process
+        column and several layers.
         """
         layers = _divisors(num_ranks)[1:]
         shapes = [_shapes(num_ranks, 3)[0], *(f"{num_ranks // k}x1x{k}" for k in layers)]
@@ -267,7 +267,7 @@ class MopModel(ProcessGridModel):
 
     @classmethod
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
-        """Return the model's options for one group of ranks, then for each larger possible number.
+        """Return the model's options for one group of ranks, then for each larger number of groups.
 
         A group has two ranks or more. If there are several groups, plancc searches for the rows of
         every group.
@@ -309,7 +309,7 @@ def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
 
 
 def _shapes(num_ranks: int, dimensions: int) -> list[str]:
-    """Return names of the grids with `num_ranks` ranks, such as "2x3", most similar sizes first.
+    """Return names, such as "2x3", of grids with `num_ranks` ranks; the most even come first.
 
     The list has at most `MOST_SHAPES` grids; if there are more, it ends with "...".
     """

@@ -211,7 +211,8 @@ class NetSample:
     """The nets of a sample of mini-batches; equal nets are merged.
 
     Attributes:
-        hypergraph: Nets and their sources. The cost is the number of equal nets; a vertex weighs 1.
+        hypergraph: Merged nets and their sources. A net's cost is the number of nets that were
+            merged into it; a vertex weighs 1.
         num_batches: Number of batches; smaller than requested if the sample is full or time is up.
         num_nets: Number of nets before merging, including nets of one pin.
         vertices_seen: Share of the sampler's vertices that occur in at least one batch.
@@ -251,9 +252,10 @@ class BatchSource:
         return sum(len(np.unique(batch.block(k).columns)) for k in range(batch.num_blocks))
 
     def exact(self, weights: npt.NDArray[np.int64]) -> tuple[Hypergraph, Inclusion] | None:
-        """Return the column nets of the matrix, and the sampler's probabilities; None if not known.
+        """Return the column nets of the matrix, and the sampler's probabilities, or None.
 
-        Nets have only the vertices that mini-batches can include; `weights` are the vertex weights.
+        The result is None if the probabilities are not known. Nets have only the vertices that
+        mini-batches can include; `weights` are the vertex weights.
         """
         indptr, indices = self.population.pattern
         most = 1 + int(np.bincount(indices, minlength=1).max(initial=0))
@@ -386,10 +388,10 @@ def fitted_cut(
 ) -> WeightedGraph:
     """Approximate an expected volume by the weight of the cut edges of a graph.
 
-    The m pins of a net besides its source are taken to be spread evenly: c = m / num_parts pins, at
-    least 1, in each part. A part needs the row with probability reach[c] (`inclusion`), so each pin
-    adds ``reach[c] / c`` rows. The weight of an edge is proportional to the mean of this number
-    over the nets of its ends. It is `FITTED_COST` if c = 1 for both nets, and never less than 1.
+    A net with m pins besides its source is taken to have c = m / num_parts pins (at least 1) in
+    every part. A part needs the row with probability reach[c] (`inclusion`), so each pin adds
+    ``reach[c] / c`` rows. The weight of an edge is proportional to the mean of this number over the
+    nets of its ends. It is `FITTED_COST` if c = 1 for both nets, and never less than 1.
     """
     assert hypergraph.net_sources is not None
     reach, others = inclusion.reach, np.diff(hypergraph.net_ptr) - 1

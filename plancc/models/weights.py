@@ -109,13 +109,13 @@ class Balance:
         return self.allowed.get(constraint.split()[0], default)
 
     def limits(self, matrix: Graph, num_parts: int, epsilon: float) -> Limits:
-        """Return limits for the weights of parts; names without an own limit allow `epsilon`."""
+        """Return limits for the weights of parts; `epsilon` is for names that `allowed` lacks."""
         found = constraints(matrix, self)
         allowed = [self.epsilon(name, epsilon) for name in found]
         return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))
 
     def without_limits(self) -> Balance:
-        """Return the balance with an empty `allowed`: every name then allows the same imbalance."""
+        """Return the balance without `allowed`: all constraints then allow the same imbalance."""
         return replace(self, allowed={})
 
 
@@ -151,7 +151,10 @@ def capacities_of(balance: str | Balance) -> tuple[float, ...] | None:
 
 
 def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int64]:
-    """Return `constraints` as one array, int64[num_vertices] or [num_vertices, num_constraints]."""
+    """Return the result of `constraints` in one array: int64[num_vertices].
+
+    With several constraints, the array is int64[num_vertices, num_constraints].
+    """
     return _stacked(constraints(matrix, balance))
 
 

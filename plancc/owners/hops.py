@@ -40,8 +40,8 @@ def with_hops(plan: Plan, task: Task, options: PlanOptions) -> tuple[Plan, list[
 def _on_nodes(plan: Plan, task: Task, exchange: str) -> tuple[Plan, list[str]]:
     """Return the plan with node-aware exchange if the task has a topology, and notes for the user.
 
-    For exchange "auto", the predicted epoch must not become longer. For objective "volume", the
-    epoch may take `SLOWER` times as long.
+    With exchange "auto", node-aware exchange is used only if the predicted epoch does not become
+    longer or, for objective "volume", becomes at most `SLOWER` times as long.
     """
     topology, predictor = task.options.nodes, task.options.predictor
     if topology is None or exchange.startswith(("flat", "relays")):

@@ -55,7 +55,7 @@ ROWS_PER_RANK = 4
 
 
 def pays(matrix: Graph, topology: Topology) -> bool:
-    """Whether a search in two levels pays: several nodes, more ranks than nodes, enough rows."""
+    """Whether a search in two levels pays: it needs nodes of several ranks, and many rows."""
     if not 1 < topology.nodes < topology.num_ranks:
         return False
     return matrix.num_vertices >= ROWS_PER_RANK * topology.num_ranks
@@ -170,7 +170,7 @@ def _on_nodes(
 def _between(
     matrix: Graph, options: SearchOptions, limits: Limits, first: npt.NDArray[np.int64]
 ) -> _Share:
-    """Return the search that divides rows among nodes, with the share `OF_NODES` of the imbalance.
+    """Return the search that divides rows among nodes; it may use `OF_NODES` of the imbalance.
 
     `first` has the first rank of every node, and at its end the number of ranks.
     """

@@ -34,8 +34,8 @@ def numbered(
     """Return the owners with renumbered parts if this makes the predicted epoch shorter.
 
     For objective "time", owners in `found.others` are tried too. `found` itself is returned if the
-    model needs no search, or if rows are fixed. If the objective is not "time", a named partitioner
-    or topology also keeps the numbers.
+    model needs no search, or if rows are fixed; for other objectives than "time", also if the user
+    names a partitioner or a topology.
 
     `seconds` returns the seconds of an epoch; None to ask the predictor.
     """
@@ -71,8 +71,8 @@ def numbered(
 def _ways(asked: Unowned, found: Ownership) -> Iterator[Ownership]:
     """Yield the owners `found.owners`, then the same owners with renumbered parts.
 
-    For objective "time", do the same for `found.others`, unless there are fewer than `MANY` parts,
-    which fit on one node, and no topology (`options.nodes`) is given.
+    For objective "time", do the same for `found.others` if a topology (`options.nodes`) is given,
+    if there are at least `MANY` parts, or if the parts do not fit on one node.
     """
     matrix, task = asked.matrix, asked.task
     options, num_parts = task.options, task.num_parts

@@ -47,7 +47,7 @@ class Form:
 
     @classmethod
     def of(cls, name: str, num_ranks: int, options: Mapping[str, Any]) -> Form:
-        """Make a form of candidate `name`; raise InputError if options do not suit the ranks."""
+        """Return candidate `name` with these options; InputError if they do not suit the ranks."""
         words = (key if value is True else f"{key}={value}" for key, value in options.items())
         return cls(name, Assigner.of(name, num_ranks, options), ":".join([name, *words]))
 
@@ -82,8 +82,8 @@ class PricedForms:
     def balance_of(self, form: Form) -> Balance:
         """Return the balance of the parts in this form's plan: the given balance, if possible.
 
-        If the plan is an edge plan, which cannot balance rows, and the balance includes rows,
-        return nonzeros alone.
+        An edge plan cannot balance rows. If the given balance includes rows, such a plan balances
+        the nonzeros alone.
         """
         if form.by_rows or "rows" not in self.balance.names:
             return self.balance
@@ -149,7 +149,7 @@ class PricedForms:
         return Owners(rows, of_nonzeros)
 
     def _rows(self, form: Form, model: Model, balance: Balance) -> Owner:
-        """Return the owners of rows from the model, or, if the model needs a search, a partitioner.
+        """Return the owners of rows that the model assigns or, if it needs a search, a partitioner.
 
         The partitioner minimises the edge cut.
         """

@@ -87,7 +87,7 @@ class Assigner:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Context manager that adds to errors that `model` assigns the process grid's blocks."""
+        """Context manager in which errors about `model` also say that it assigns grid blocks."""
         try:
             yield
         except InputError as error:

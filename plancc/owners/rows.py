@@ -149,7 +149,7 @@ def found_by_search(result: SearchResult, task: Task) -> Ownership:
 
 
 def _versions(tried: Sequence[Trial]) -> str:
-    """Return names and versions of the partitioners in `tried`; a step's name begins with one."""
+    """Return names and versions of the partitioners that made the steps in `tried`."""
     names = dict.fromkeys(trial.step.split()[0] for trial in tried)
     used = [name for name in names if name in PARTITIONERS]
     return ", ".join(f"{name} {PARTITIONERS[name].version()}".strip() for name in used)
@@ -173,7 +173,7 @@ def _left_to_do(found: Ownership, job: _Rows) -> str:
     """Return "refine" or "rebalance" if a partitioner's owners need this step, else "".
 
     Owners are refined if the partitioner cannot minimise the objective. But if the user gives a
-    number of mini-batches to sample, the owners stay as Demirci et al. 2022 define them.
+    number of mini-batches to sample, the partitioner's owners stay, as in Demirci et al. 2022.
     """
     if found.how["partitioner"] == TRIVIAL:
         return ""

@@ -57,7 +57,7 @@ class Task:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """The objectives that the user may name; empty if none is named, or the model is auto."""
+        """The objectives allowed for the model; empty if the user names none, or for model auto."""
         if self.options.objective is None or self.model.layout == "any":
             return ()
         return (*self.model.own_objectives, *OBJECTIVES)
@@ -66,8 +66,8 @@ class Task:
     def wish(self) -> str:
         """Name of the first option that the user gives and that asks for a search; "" if none does.
 
-        Option `budget` does not ask for a search if there is only a refinement, to which it
-        applies.
+        If owners are only refined, without a search, option `budget` limits the refinement, and
+        asks for no search.
         """
         if self.model.layout == "any":
             return ""
@@ -96,7 +96,7 @@ class Task:
         """Objective of the search, or of the refinement of a partitioner's owners.
 
         None if there is neither. If the user names no objective, a search minimises the model's
-        default objective, but the volume if only this model has that objective.
+        default objective; but if this is one of the model's own objectives, the volume.
         """
         model, asked = self.model, self.options.objective
         if model.of_batches:
@@ -121,8 +121,8 @@ class Task:
     def handed_on(self) -> dict[str, str]:
         """{"objective": the user's objective} if the model must get it as an option, else {}.
 
-        It must if it has objectives of its own: its partitioner, not a search, minimises the
-        user's.
+        The model must get it if it has objectives of its own: no search runs then, and the model's
+        partitioner minimises the objective.
         """
         asked = self.options.objective
         if asked is None or self.objective is not None or not self.model.own_objectives:
@@ -176,7 +176,8 @@ class Ownership:
         limits: Limits of the parts; None if they are not known.
         others: Other owners, at least as balanced. After renumbering, or with a node-aware
             exchange, their epochs may be quicker.
-        grid, topology: The process grid, or the topology, that model auto chose; None without.
+        grid, topology: The process grid, and the topology, that model auto chose; None if it chose
+            none.
     """
 
     owners: Owners

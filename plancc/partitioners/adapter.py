@@ -161,7 +161,7 @@ class Adapter:
 
 
 def scaled(values: npt.NDArray[np.int64], max_total: int) -> npt.NDArray[np.int64]:
-    """Scale down columns of `values` with sums above `max_total`; positive values stay positive."""
+    """Scale down the columns whose sums exceed `max_total`; positive values stay positive."""
     total = values.sum(axis=0)
     if (total <= max_total).all():
         return values
@@ -181,7 +181,7 @@ def most_weights(
 def write_lines(file: BinaryIO, values: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
     """Write non-negative integers as lines of text; line k ends with ``values[ends[k] - 1]``.
 
-    Every line needs a number. All are padded to one width: libraries read "007" as 7.
+    Every line needs a number. Zeros pad all numbers to one width; libraries read "007" as 7.
     """
     if len(values) == 0:
         return

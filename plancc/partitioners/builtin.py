@@ -1,7 +1,7 @@
 """plancc's own partitioner, which is always installed, deterministic, and runs in this process.
 
-A multilevel partitioner of hypergraphs. Presets "eco" and "strong" refine several partitions, and
-drop the worst on every level: finer levels take longer, and show better which partition will win.
+It partitions hypergraphs on several levels. Presets "eco" and "strong" refine several partitions,
+and drop the worst on every level: finer levels take longer, but show better which one will win.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Preset:
     """A preset, which decides how much work the partitioner does.
 
     Attributes:
-        prices: Price of overweight in each sweep on a level (`plancc.passes.presets.PRICES`).
+        prices: Prices of overweight, one per sweep on a level (`plancc.passes.presets.PRICES`).
         tries: Largest number of initial partitions.
         kept: Number of partitions that are refined on the finest level.
-        growth: On each coarser level, this factor times as many partitions are refined.
+        growth: Factor by which the number of refined partitions grows with each coarser level.
         slack: Mean overload of the parts, divided by their mean weight, up to which a partition
             counts as balanced on coarse levels, where clusters are heavy.
     """

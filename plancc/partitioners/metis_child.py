@@ -34,7 +34,7 @@ def run(
     objective: str | None,
     seeds: list[int],
 ) -> list[array[int]]:
-    """Minimise the edge cut or the volume, once for every seed; return a list of owners.
+    """Minimise the edge cut or the volume once for every seed; return the owners for each seed.
 
     Parameters:
         graph: Bytes of int64 arrays: "ptr" [n + 1], "neighbours", "weights" [n, num_constraints],

@@ -105,7 +105,7 @@ class _Search:
         return Merit(self.limits.overload(state.sums), value, volume(state))
 
     def run(self) -> None:
-        """Run at most `options.rounds` rounds; one if this is 0 and a part is above its limit."""
+        """Run up to `options.rounds` rounds; if this is 0, one if a part is above its limit."""
         how = self.numbers
         strength, fruitless = how.first_fees if self.charges_messages else 0.0, 0
         self._climb(strength)

@@ -69,7 +69,7 @@ class Around:
 
     @property
     def refinable(self) -> Hypergraph:
-        """The smaller problem with one more weight, 1 for merged vertices and 0 for free ones."""
+        """The smaller problem with one more weight: 1 for a merged vertex, 0 for a free vertex."""
         return replace(self.problem, vertex_weights=self.limits.weights)
 
     @property

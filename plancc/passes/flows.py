@@ -1,8 +1,8 @@
 """Refine pairs of parts by minimum cuts, for graphs with short boundaries.
 
 On meshes and road networks, a minimum cut moves whole layers of vertices, where moves of single
-vertices do not help. Rounds of disjoint pairs follow the active block scheduling of Sanders and
-Schulz, 2011. The result does not depend on the number of threads.
+vertices do not help. The pairs of a round are disjoint; rounds are chosen by the active block
+scheduling of Sanders and Schulz, 2011. The result does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -169,7 +169,8 @@ def _exchange(
 ) -> int:
     """Exchange vertices between two parts; return by how much the volume falls.
 
-    Since the flow network leaves out some nets, the volume may rise; then undo the exchange.
+    Since the flow network leaves out some nets, the volume may rise. In this case, the exchange is
+    undone, and the result is 0.
     """
     saved = int(exchange_between(vertices, pair[0], pair[1], nets, state))
     if saved >= 0:

@@ -70,7 +70,7 @@ class Migrate:
             saved, _ = sweeps.search_from(order, max(len(order), 1), left, limit, nets, state)
 
     def _within_limits(self, owner: Owner, nets: Nets, state: State, sweeps: Sweeps) -> State:
-        """Lower the overload by moves, then by exchanges unless these change too many owners."""
+        """Lower the overload by moves, then by swaps of vertices, if few enough owners change."""
         limits = sweeps.limits
         if limits.overload(state.sums) > 0:
             sweeps.relieve(nets, state, self.most)

@@ -127,7 +127,7 @@ class Sweeps:
     def price_unit(
         self, nets: Nets, state: State, share: npt.NDArray[np.float64] | None = None
     ) -> npt.NDArray[np.float64]:
-        """Return what prices of overweight are multiples of: float64[num_parts, num_constraints].
+        """Return the units of prices of overweight, float64[num_parts, num_constraints].
 
         The value is high for parts of little capacity. It is proportional to 1 / share**2, where
         `share` of the weight is on the boundary, since only the boundary can move.
@@ -224,7 +224,7 @@ class Sweeps:
         cuts: tuple[Cuts, ...] = (CUTS, WIDE_CUTS),
         most: int | None = None,
     ) -> int:
-        """Apply minimum cuts between neighbouring parts; return the work, 0 if no cut was tried.
+        """Apply minimum cuts between neighbouring parts; return their work, 0 if none was tried.
 
         Cuts are tried only if the goal is the volume, and between parts that have few neighbours.
         There is one run for each entry of `cuts`, which moves at most `most` vertices. Neither
@@ -273,7 +273,7 @@ class Sweeps:
     def search_from(
         self, order: Any, width: int, most: int, limit: Any, nets: Nets, state: State
     ) -> tuple[int, bool]:
-        """Run local searches of up to `most` moves, each from the next `width` vertices.
+        """Run local searches; each starts at the next `width` vertices, and has up to `most` moves.
 
         Returns by how much the volume fell, and whether all searches ended before the deadline.
         """
@@ -430,7 +430,7 @@ def _cluster_values(
 def price_unit(
     value: float, share: npt.NDArray[np.float64], limits: Limits
 ) -> npt.NDArray[np.float64]:
-    """Return the unit of the prices of overweight, float64[num_parts, num_constraints]."""
+    """Return what prices of overweight are multiples of: float64[num_parts, num_constraints]."""
     total = np.maximum(limits.total, 1)
     overweight = Annealing.overweight * np.maximum(total / limits.num_parts, 1)
     return np.asarray(value / total / overweight / share**2 / limits.relative[:, None])

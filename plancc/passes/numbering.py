@@ -35,8 +35,8 @@ class MapToMachine:
     def run(self, exchanges: Sequence[sp.csr_array]) -> npt.NDArray[np.int32]:
         """Return the new number of every part, int32[num_parts].
 
-        `exchanges` holds the expand's matrix and perhaps the fold's, int64[num_parts, num_parts]:
-        entry (q, m) counts the rows from part q to m.
+        `exchanges` holds a matrix int64[num_parts, num_parts] for the expand and, if there is a
+        fold, one for the fold. Entry (q, m) counts the rows that part q sends to part m.
         """
         num_parts = exchanges[0].shape[0]
         node = np.asarray(self.links.node)
@@ -53,9 +53,9 @@ class MapToMachine:
 
 @njit(cache=True, nogil=True)
 def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
-    """Return the rank of every part, int32[p], after swaps in `pairs` that lower the time.
+    """Return the rank of every part, int32[p], after the swaps in `pairs` that shorten exchanges.
 
-    Only parts with equal `kind`, int64[p], which are equally fast, are swapped.
+    Only parts with equal `kind`, int64[p], are swapped: these are equally fast.
     """
     rank = np.arange(rows.shape[1]).astype(np.int32)
     node = links.node.copy()  # node of every part

@@ -78,7 +78,7 @@ class Restoring:
 class Cuts:
     """Tuned parameters of minimum cuts between neighbouring parts.
 
-    On a mesh with 8 parts, a refinement without its last cuts gives 1.057 times the volume.
+    On a mesh with 8 parts, a refinement that does not end with cuts gives 1.057 times the volume.
     """
 
     # Most weight next to the boundary that a minimum cut may move, as a share of the part's weight.
@@ -128,8 +128,8 @@ class LocalSearch:
 class Ejection:
     """Tuned parameters of ejection chains, which move vertices into full parts.
 
-    Without chains, the loss of volume is 1.013 with 64 parts, and 1.042 with 512 parts. With 512
-    parts, chains make a search take five times the CPU time.
+    Without chains, the volume is 1.013 times as large with 64 parts, and 1.042 times with 512
+    parts. With 512 parts, chains make a search take five times the CPU time.
     """
 
     chain: int = 8  # most moves of a chain
@@ -196,9 +196,9 @@ class TrafficRounds:
     To *hold* a value of the objective means to lower the volume without exceeding the value; to
     *shave* means to hold a slightly lower value.
 
-    With 8 parts, the losses without rounds are 1.057 (busiest part's rows) and 1.083 (messages);
-    the loss without shaving is 1.006 (volume). With 64 parts, the loss without holding is 1.021
-    (busiest part's rows).
+    Without rounds, the rows of the busiest part are 1.057 times as many with 8 parts, and messages
+    1.083 times as many. Without shaving, the volume is 1.006 times as large. Without holding, the
+    rows of the busiest part are 1.021 times as many with 64 parts.
     """
 
     # Prices of traffic from sweep to sweep beyond the limit, over the strength of the round.
@@ -233,7 +233,7 @@ TIME_ROUNDS = TrafficRounds(stronger=1.6, of_busiest=True)
 class EdgeRounds:
     """Tuned parameters of the rounds of `RefineEdges`.
 
-    With 64 parts, the loss of volume (see the module) is 1.007 without rounds.
+    Without rounds, the volume with 64 parts is 1.007 times as large.
     """
 
     prices: tuple[float, ...] = PRICES

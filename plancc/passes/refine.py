@@ -135,8 +135,8 @@ class RefineVolume:
         Parameters:
             owner (int32[num_vertices]): The partition; not changed.
             problem: Hypergraph of model hp; other objectives than the volume need `net_sources`.
-            other (int32[num_vertices], optional): A second partition, which the first V-cycle
-                combines with `owner` for the volume and the expected volume.
+            other (int32[num_vertices], optional): A second partition. If the objective is the
+                volume or the expected volume, the first V-cycle combines it with `owner`.
         """
         run = _Run(self, owner, problem, context)
         run.other, before = other, run.best
@@ -197,9 +197,9 @@ class RefineExpected(RefineVolume):
     """Lower the expected volume of mini-batches: `RefineVolume` with another objective.
 
     Attributes:
-        reach (float64[m + 1]): Probability that a part with c pins of a net needs its row
-            (`plancc.sampling.batch.Inclusion`); m is at least the most pins of a net. If
-            ``reach[1]`` is 0, the pass lowers the edge cut.
+        reach (float64[m + 1]): Probability that a part with c pins of net j needs row j, by c
+            (`plancc.sampling.batch.Inclusion`). No net has more than m pins. If ``reach[1]`` is 0,
+            the pass lowers the edge cut.
     """
 
     objective: ClassVar[str] = "expected volume"
@@ -222,8 +222,9 @@ class RefineExpected(RefineVolume):
 class _RefineTraffic(RefineVolume, ABC):
     """Base class of passes that run rounds of V-cycles with prices on traffic.
 
-    A round that lowers the objective at too much volume is continued at lower prices, so that
-    removed messages stay removed. Other rounds start from the best owners.
+    If a round lowers the objective but raises the volume too much, the next round continues from
+    its owners at lower prices, which keeps removed messages removed. Other rounds start from the
+    best owners.
 
     Attributes:
         max_extra_volume: Largest increase of the given owners' volume, divided by this volume.
@@ -243,7 +244,7 @@ class _RefineTraffic(RefineVolume, ABC):
         """Return the prices of traffic, which are proportional to `strength`."""
 
     def _held(self, value: float) -> Tariff | None:
-        """Return prices at which the objective hardly exceeds `value`; None if there are none."""
+        """Return prices that hinder moves which raise the objective above `value`, or None."""
         return None
 
     def _goal(self, problem: Hypergraph, context: Context) -> Goal:
@@ -308,7 +309,7 @@ class _Rounds:
         return cycle
 
     def shave(self) -> None:
-        """Lower the objective by sweeps that *shave* the best value so far (`TrafficRounds`)."""
+        """Try to reach slightly lower values of the objective than the best value so far."""
         how = self.options.schedule
         if how.shavings == 0:
             return
@@ -387,7 +388,7 @@ class _Rounds:
     def _sweep(
         self, level: Nets, state: State, flow: PairTraffic, ladder: Any, cap: Any = None
     ) -> None:
-        """Run one sweep for each entry of `ladder`: a price of overweight, and a `Tariff`."""
+        """Run a sweep for each pair in `ladder`, which is a price of overweight and a `Tariff`."""
         sweeps = self.sweeps
         for price, tariff in ladder:
             if sweeps.deadline.passed():

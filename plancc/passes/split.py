@@ -15,8 +15,8 @@ from plancc.passes.kernels import split as kernels
 def resplit(owner: npt.NDArray[np.int32], matrix: Graph, context: Context) -> npt.NDArray[np.bool_]:
     """Return whether each nonzero goes to its column, with the least volume for given owners.
 
-    For nonzero (i, j) in row i, the owner of i computes, and needs row j of H. For column j, the
-    owner of j computes, and sends a partial sum of row i.
+    If nonzero (i, j) goes to row i, the owner of i multiplies it, and needs row j of H. If it goes
+    to column j, the owner of j multiplies it, and sends a partial sum of row i.
 
     The least volume for nonzeros between two parts is the size of a minimum vertex cover, found
     exactly (the s2D partitions of Kayaaslan, Aykanat and Ucar, "1.5D parallel sparse matrix-vector

@@ -121,9 +121,9 @@ def _assign(  # type: ignore[no-untyped-def]
 ):
     """Choose the owners of rows; return the volume, and the largest load of a part.
 
-    A row goes where the fewest rows are sent, on a tie to the part with the smallest load: the
-    larger of its rows sent and received. `owner` and `nonzero_owner` are updated; if `anew`,
-    current owners do not count.
+    A row goes to the part for which the fewest rows are sent or, on a tie, to the part with the
+    smallest load: the larger of its rows sent and received. `owner` and `nonzero_owner` are
+    updated; if `anew`, current owners do not count.
     """
     sent = np.zeros(num_parts, dtype=np.int64)
     received = np.zeros(num_parts, dtype=np.int64)

@@ -41,7 +41,8 @@ class Container:
 
     Raises:
         InputError: If the file is not readable, or has the name of a graph or of a part vector.
-        PlanError: If the file is no HDF5 file, or has no checksums: HDF5 may loop on damage.
+        PlanError: If the file is no HDF5 file, or has no checksums. Without checksums, HDF5 may
+            loop on damaged data.
     """
 
     def __init__(self, path: str) -> None:

@@ -126,7 +126,7 @@ class ConvOptions:
         return found
 
     def _transposed(self, forward: Steps) -> Steps:
-        """Return steps equivalent to `forward`, whose adjoints make up the backward pass."""
+        """Return steps with the result of `forward`; the backward pass runs their adjoints."""
         return forward
 
     def with_order(self, order: str) -> Self:
@@ -225,8 +225,8 @@ class GINOptions(ProductOptions):
     def width(self, d_in: int, d_out: int, last: bool) -> int:
         """Return the number of columns between the two linear maps of the MLP.
 
-        The last layer takes the larger of `d_in` and `d_out`: with few columns, the ReLU could soon
-        zero all values.
+        In the last layer, this is the larger of `d_in` and `d_out`: if there were few columns, the
+        ReLU could soon turn all values into 0.
         """
         return max(d_in, d_out) if last else d_out
 
@@ -305,7 +305,7 @@ class Convolution:
 
     Attributes:
         name: A model of `plancc-run`.
-        weights: Number of trained parameters; None: counted from the steps, without vertex types.
+        weights: Number of trained parameters. None without vertex types: the sum over the steps.
     """
 
     name: str = "gcn"

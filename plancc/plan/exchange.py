@@ -82,7 +82,7 @@ class Side:
         return np.repeat(self.peer, np.diff(self.row_ptr))
 
     def part_of_row(self) -> Int64Array:
-        """Return, for every entry of `row`, the part at this end: int64[volume]."""
+        """Return, for every entry of `row`, the part whose message it is in: int64[volume]."""
         return np.repeat(np.arange(len(self.ptr) - 1), self.rows_per_part())
 
     def message(self, peer: int) -> Int32Array:

@@ -173,7 +173,8 @@ class Grid:
         """Return the process column that needs the rows of H of this part, in a "1.5d" grid.
 
         As in Tripathy et al. 2020, Equation 3. If the number of parts is no multiple of the number
-        of columns, the extra parts are spread over all columns; in the paper, the last gets all.
+        of columns, the extra parts are spread over all columns; in the paper, the last column gets
+        all extra parts.
         """
         return part * self.columns // self.rows
 
@@ -185,7 +186,7 @@ class Grid:
         return width * column // self.columns, width * (column + 1) // self.columns
 
     def check_width(self, width: int) -> None:
-        """Raise InputError if the grid splits rows of `width` columns over more ranks than that."""
+        """Raise InputError if the grid splits `width` columns over more than `width` ranks."""
         if self.splits_columns and width < self.columns:
             raise InputError(
                 f"grid '{self}' splits columns over {self.columns} ranks, but a layer is "
@@ -214,7 +215,7 @@ class Grid:
         return self.share_of_rows(first, last, self.position(rank).column)
 
     def parts_of_block(self, rank: int) -> tuple[int, int]:
-        """Return the range ``first:last`` of the parts, in its process row, that a rank reads."""
+        """Return the range ``first:last`` of the parts that a rank reads in its process row."""
         first = self.part(rank) // self.layers * self.layers
         return first, first + self.layers
 
@@ -222,8 +223,8 @@ class Grid:
         """Return the pieces that the ranks of one layer of the grid broadcast, one after another.
 
         Algorithms 1 and 3 of Tripathy et al. 2020: a square grid has a piece for each process row,
-        others have lcm(rows, columns). In "1.5d" every part is a piece, and `Piece.column` is its
-        `chunk`.
+        others have lcm(rows, columns). In "1.5d" every part is a piece, and `Piece.column` is the
+        part's `chunk`.
         """
         parts = list(pairwise(part_ptr.tolist()))
         if self.scheme == "1.5d":

@@ -1,8 +1,8 @@
 """The share of a plan that a rank of a process grid reads.
 
 The plan file holds a row plan. In scheme "feature" and in sparse grids, a rank reads its part of
-this row plan, with messages. With broadcasts, it reads the rows of its process row, and of these
-only the nonzeros in the columns of its process column.
+this row plan, with messages. In all other grids, which broadcast, it reads those nonzeros in the
+rows of its process row that are in the columns of its process column.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plancc.plan.rank_parts import RankParts
 
 
 def with_grid(plan: Plan, grid: Grid) -> Plan:
-    """Return the plan of a process grid, with the tables of the row plan `plan`."""
+    """Return the plan of a process grid: the row plan `plan` with another header."""
     if plan.header.layout != "row" or plan.num_parts != grid.num_parts:
         raise InputError(
             f"grid '{grid}' needs a row plan of {grid.num_parts} parts, but this plan has "
@@ -42,11 +42,11 @@ def share_of_rank(
 ) -> Part:
     """Return the Part, with a `GridShare`, that one rank of a grid plan reads.
 
-    Its `index` is the rank, and its `num_parts` the number of ranks.
+    The `index` of this Part is the rank, and its `num_parts` the number of ranks.
 
     Parameters:
-        block: The parts `RankParts.parts_to_read`, without vertex data.
-        part: The rank's part of the row plan; None if `keeps_part` is false.
+        block: The parts that `RankParts.parts_to_read` names, without vertex data.
+        part: The rank's part of the row plan; None if ``keeps_part(grid)`` is false.
         vertex_data: Vertex data of the rows `RankParts.rows`.
     """
     grid, rank = held.header.grid, held.rank
@@ -69,9 +69,7 @@ def share_of_rank(
 def _is_held(
     place: Int64Array, grid: Grid, rank: int, part_ptr: Int64Array
 ) -> npt.NDArray[np.bool_]:
-    """Return, for each place in plan order, whether the rank has this column of A:
-    bool[len(place)].
-    """
+    """Return whether the rank has each of the columns `place` of A, numbered in plan order."""
     if grid.columns == grid.layers == 1:
         return np.ones(len(place), np.bool_)
     _, column, layer = grid.position(rank)

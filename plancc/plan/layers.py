@@ -177,7 +177,7 @@ class BothWays(NamedTuple):
 def adjoint(steps: Steps, first: bool) -> Steps:
     """Return the adjoints of the steps in reversed order.
 
-    In the first layer, the adjoints of the steps before the first weights are left out.
+    In the network's first layer (`first`), steps before the first step with weights get no adjoint.
     """
     found: list[LayerStep] = []
     trained = not first
@@ -224,7 +224,7 @@ def input_at_hand(steps: Steps) -> Steps:
 
 
 def placed(steps: Steps) -> Steps:
-    """Return the steps, with `Linear.rows` filled in every linear map."""
+    """Return the steps, with `Linear.rows` set in every linear map."""
     found: list[LayerStep] = []
     rows = "inputs"
     for step in steps:

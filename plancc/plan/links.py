@@ -27,7 +27,7 @@ class PartLinks:
     """Links of consecutive parts, or of one rank.
 
     Attributes:
-        ptr (int64[parts + 1]): Links of part m are ``ptr[m]:ptr[m + 1]``, by kind and number.
+        ptr (int64[parts + 1]): Part m has links ``ptr[m]:ptr[m + 1]``, sorted by kind and number.
         source (int32[links]): Local row of the source.
         target (int32[links]): Local number of the target: own rows, then rows received for links.
         kind (uint8[links]): Index in `plancc.graph.links.KINDS`.
@@ -120,9 +120,10 @@ def places_of(
 def links_of_rank(
     links: PartLinks, ends: tuple[Int64Array, Int64Array], rows: tuple[int, int], own: Int32Array
 ) -> tuple[PartLinks, Int64Array]:
-    """Merge the links of a rank's parts; return also the rows to receive, as ascending places.
+    """Merge the links (pairs of vertices) of a rank's parts; return also the rows to receive.
 
-    The rank's rows are ``rows[0]:rows[1]`` in plan order, and have the local numbers `own`.
+    The rank's rows are ``rows[0]:rows[1]`` in plan order, and have the local numbers `own`. `ends`
+    has the sources and targets of the links. Ends and rows to receive are places in plan order.
     """
     (source, target), (first, last) = ends, rows
     order = np.lexsort((links.number, links.kind))

@@ -143,7 +143,7 @@ def _lower_rows(
 def lowered_parts(
     part_ptr: Int64Array, row_ptr: Int64Array, first: int, last: int, column: Any, value: Any
 ) -> tuple[Int32Array, ...]:
-    """Number the columns of parts first..last-1 locally, and list the messages to these parts.
+    """Give the columns of parts first..last-1 local numbers, and list the messages to these parts.
 
     Returns the received rows, as local numbers at their sender; then length, receiver and sender of
     every message, sorted by receiver.
@@ -181,7 +181,7 @@ def _permute(indptr, indices, values, position, row_ptr, first, last, column, va
 
 @njit(cache=True, nogil=True)
 def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column, value):  # type: ignore[no-untyped-def]
-    """Number the columns of parts first..last-1 locally, and list the messages to these parts.
+    """Give the columns of parts first..last-1 local numbers, and list the messages to these parts.
 
     Returns length, receiver and sender of every message; `halo_row` gets the received rows, as
     local numbers at their sender. `local` (int32[n]) is scratch memory.
@@ -277,10 +277,10 @@ def _edge_keys(indptr: Any, indices: Any, owner: Any, nonzero_owner: Any) -> Any
 def _lower_edge_parts(  # type: ignore[no-untyped-def]
     part_ptr, ptr, row, column_of, at, values, first, last, column, value
 ):
-    """Number rows and columns of parts first..last-1 locally; write `column` and `value`.
+    """Give the rows and columns of parts first..last-1 local numbers; write `column` and `value`.
 
-    Returns messages of received rows and of folded rows, as `_exchange` takes them, and the number
-    of nonzeros of every local row, int64.
+    Returns the messages of received rows and those of folded rows, as `_exchange` takes them, and
+    the number of nonzeros of every local row, int64.
     """
     num_rows = part_ptr[-1]
     most = ptr[last] - ptr[first]

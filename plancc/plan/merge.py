@@ -21,7 +21,7 @@ from plancc.plan.values import LINKS
 
 
 def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
-    """Merge the parts of a rank, in a plan without a grid, into one part; its peers are ranks.
+    """Merge the parts of a rank into one part, whose peers are ranks; the plan has no grid.
 
     Features are reordered in place (`VertexData.reordered`).
     """
@@ -47,7 +47,7 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
     own, first_row = local.astype(np.int32), part_ptr[ranks]
 
     def owned(side: Side) -> Side:
-        """Merge the side of an exchange whose rows this rank owns; rows get local indices."""
+        """Merge a side of an exchange that lists own rows; rows get their local numbers."""
         in_plan = part_ptr[block.first + side.part_of_row()] + side.row
         merged = side.called(in_plan).merged(rank, ranks)
         return merged.called(own[merged.row - row0])

@@ -129,7 +129,7 @@ def _matrix(parts: PartRange, own: Int64Array) -> Iterator[tuple[str, str]]:
 
 
 def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
-    """Return a phrase for the first of parallel nonzeros that do not ascend by relation, or ""."""
+    """Return a phrase for the first parallel nonzero that breaks the order by relation, or ""."""
     again = np.flatnonzero(~first_of_columns(parts.row_ptr, parts.column))
     wrong = again[relation[again] <= relation[again - 1]]
     return f"nonzero {wrong[0]} does not ascend" if len(wrong) else ""
@@ -137,7 +137,7 @@ def _falling(parts: PartRange, relation: npt.NDArray[np.uint16]) -> str:
 
 @njit(cache=True, nogil=True, plain=True)
 def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: ignore[no-untyped-def]
-    """Return the first fault as (key of `MESSAGE_FAULTS`, part, message); zeros without a fault.
+    """Return the first fault as (key of `MESSAGE_FAULTS`, part, message), or zeros.
 
     `ptr`, `peer`, `row_ptr` and `row` are the arrays of a `Side`. `rows` has the number of rows of
     every part. `of_part` says whether the part, not its peer, owns the rows of its messages.
@@ -231,9 +231,9 @@ def _has_all_bits(words, bits):  # type: ignore[no-untyped-def]
 
 
 def claims_of(parts: PartRange, held: RankParts) -> Claims:
-    """Return a rank's claims about its messages, its vertices and its nonzeros.
+    """Return the `Claims` of a rank: figures of its messages, its vertices and its nonzeros.
 
-    A rank makes no claims about parts without own rows, nor about a part that a lower rank has too.
+    They leave out parts without own rows, and a part that a lower rank has too.
     """
     header, num_ranks, speaker = held.header, held.num_ranks, held.speaker
     first, last = held.parts
@@ -268,7 +268,7 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
 
 @njit(cache=True, nogil=True, plain=True)
 def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
-    """Return the sum of `mix` over `numbers` minus its sum over first..last-1, modulo 2^64."""
+    """Return the sum of the hashes `mix` of `numbers` minus that of first..last-1, modulo 2^64."""
     total = np.uint64(0)
     for k in range(len(numbers)):
         total += mix(numbers[k])

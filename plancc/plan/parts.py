@@ -29,14 +29,14 @@ def taken(array: Any, places: Any) -> Any:
 class Claims:
     """Figures of one rank's slice that must match the figures of all other ranks' slices.
 
-    Over all ranks, `vertices` and `nonzeros` add up to 0.
+    The `vertices` of all ranks add up to 0, and so do their `nonzeros`.
 
     Attributes:
         sent, expected (int64[steps, num_ranks]): Digests of messages to and from every rank. The
             steps are the expand, the fold and the hops.
-        vertices: Sum of `mix` over own vertices minus its sum over an equal share of 0..n-1.
+        vertices: Sum of `mix` over own vertices, minus its sum over this rank's share of 0..n-1.
         nonzeros: Number of own nonzeros, minus an even share of the header's number.
-        folds: Whether the second step is the fold.
+        folds: Whether the plan has a fold, which is then the second step.
     """
 
     sent: Int64Array
@@ -92,7 +92,7 @@ class Part(WithColumns):
             otherwise None. With a grid, `index` is the rank and `num_parts` the number of ranks.
             The own rows are the rows of H that this rank holds between products. The local matrix
             and the messages are empty.
-        claims: This rank's claims about its slice; None if there are none yet.
+        claims: Figures that must match those of all other ranks' slices; None if not computed yet.
         links: Pairs for link prediction whose sources are own rows. Targets are numbered locally:
             own rows, then the rows received in `link_exchange`.
         link_exchange: Messages with the rows of the links' targets; None if the plan has no links.

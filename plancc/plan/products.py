@@ -11,11 +11,13 @@ ranks). Blocks of the local matrix have these names:
   "folded" |  folded   | folded_halo |
            +-----------+-------------+
 
-The runtime, which executes programs, binds names to messages, groups of ranks and matrices. The
-function `plancc.plan.words.transfers`, which counts words, binds them to traffic.
+When the runtime executes a program, a step's name says which messages, group of ranks or matrix the
+step uses. When words are counted, it says which traffic the step causes
+(`plancc.plan.words.transfers`).
 
 Between two collective steps, the runtime starts all messages, waits for a message before a step
-reads its rows, and adds scattered rows last. A program that needs another order raises an error.
+reads the message's rows, and adds the rows of a `ScatterAdd` last. A program that needs another
+order raises an error.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class Step:
     Attributes:
         name: Name of the messages, the group of ranks, or the matrix block.
         source, target: Names of the spaces that the step reads and writes.
-        moves: Whether the step sends rows of H or pieces of a shared block.
+        moves: Whether the step sends something: rows of H, or pieces of a shared block.
         reverse: Whether receivers of the messages send to senders.
         late: Whether rows arrive some epochs later; they are constants in the backward pass.
     """
@@ -68,7 +70,7 @@ class Multiply(Step):
     """Multiply a block of the matrix, or its transpose, by the source.
 
     A program's first product overwrites the target; later products add to it. If ranks share the
-    block, each of its pieces is broadcast before its product.
+    block, each piece of the block is broadcast before the product with this piece.
     """
 
     transposed: bool = False
@@ -204,8 +206,8 @@ In "3d" these are more rows than the rank owns. """
 def replicated(needed_only: bool) -> Program:
     """Return the program of 1.5D (Tripathy et al. 2020, Algorithm 2).
 
-    The ranks of a process row have copies of a part; one of them sends its rows, from its space
-    "held" (Equation 3): in broadcasts or, if `needed_only`, in messages of a row plan.
+    The ranks of a process row have copies of a part. One of these ranks sends the part's rows, from
+    its space "held" (Equation 3): in broadcasts or, if `needed_only`, in messages of a row plan.
     """
     middle: Program = Broadcast("pieces", "held", "piece"), Multiply("matrix", "piece", "sums")
     if needed_only:
@@ -256,12 +258,10 @@ def grid_program(grid: Grid) -> Program:
 
 
 def adjoint(program: Sequence[Step]) -> Program:
-    """Return the program of A^T G, given that of A H; no gradient is sent for late rows."""
+    """Return the program of A^T G, given that of A H; steps with `Step.late` have no adjoint."""
     return tuple(step.adjoint() for step in reversed(program) if not step.late)
 
 
 def without_messages(program: Sequence[Step]) -> Program:
-    """Return only the products of a program, for ranks that already have the rows of other
-    ranks.
-    """
+    """Return only the products of a program, for ranks that already have the halo rows."""
     return tuple(step for step in program if isinstance(step, Multiply))

@@ -43,7 +43,7 @@ class RankParts:
 
     @property
     def parts_to_read(self) -> tuple[int, int]:
-        """The range of parts that the rank reads: on a "3d" grid, more than `parts`."""
+        """The range of parts that the rank reads; on a "3d" grid, these are more than `parts`."""
         grid = self.header.grid
         return self.parts if grid is None else grid.parts_of_block(self.rank)
 
@@ -51,7 +51,7 @@ class RankParts:
     def speaker(self) -> Int64Array:
         """For each part, the lowest rank that has the part: int64[num_parts].
 
-        Only this rank makes claims about the part (`part_invariants.claims_of`).
+        Only this rank's `Claims` include the part (`part_invariants.claims_of`).
         """
         return np.searchsorted(self._ends, np.arange(self.header.num_parts), side="right")
 

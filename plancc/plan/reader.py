@@ -211,7 +211,8 @@ class PlanFile:
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
         """Read the entries of parts ``first..last-1`` of a dataset; check them by their digests.
 
-        Datasets that are not cut into parts are read whole; offsets have an end entry.
+        Datasets that are not cut into parts are read whole. Of offsets, the entry that ends the
+        last part is read, too.
         """
         node, dataset = self.node(name), dataset_of(name)
         last = self.header.num_parts if last is None else last
@@ -400,7 +401,7 @@ class PlanFile:
                 raise self._error(f"/metrics says {name} = {said}, the tables say {value}")
 
     def check_content(self) -> None:
-        """Raise PlanError if a known dataset or group mismatches its digest; 0.3 s per gigabyte."""
+        """Raise PlanError if a known dataset or group does not match its digest."""
         for name, dataset in self.datasets.items():
             for first in range(0, self.header.num_parts if dataset.cut else 1, PARTS_AT_ONCE):
                 self.read(name, first, min(first + PARTS_AT_ONCE, self.header.num_parts))

@@ -19,9 +19,9 @@ ONE, SIX, LOW_SIX = np.uint64(1), np.uint64(6), np.uint64(63)
 
 @njit(cache=True, nogil=True, plain=True)
 def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
-    """Return the offsets of the groups, int64[num_groups + 1], in a list sorted by group.
+    """Return the offsets that groups have once a list is sorted by group: int64[num_groups + 1].
 
-    `key` is the group of every entry; `key` itself need not be sorted.
+    `key` is the group of every entry of the list before it is sorted.
     """
     ptr = np.zeros(num_groups + 1, dtype=np.int64)
     for i in range(len(key)):
@@ -67,7 +67,7 @@ class NonzerosByPart(NamedTuple):
 def group_by_part(
     matrix: Graph, nonzero_owner: Int32Array, num_parts: int, rows: Int32Array, position: Int32Array
 ) -> NonzerosByPart:
-    """Group nonzeros by `nonzero_owner`; vertex v = ``rows[r]`` has number r = ``position[v]``."""
+    """Group nonzeros by `nonzero_owner`. `rows` are all vertices; v is ``rows[position[v]]``."""
     return NonzerosByPart(
         *_group_by_part(matrix.indptr, matrix.indices, nonzero_owner, num_parts, rows, position)
     )
@@ -92,7 +92,10 @@ def _group_by_part(indptr, indices, nonzero_owner, num_parts, rows, position):  
 def exchange_of_messages(
     receiver: Int32Array, sender: Int32Array, row_ptr: Int64Array, row: Int32Array, num_parts: int
 ) -> Exchange:
-    """Return the exchange of messages sorted by receiver, then by sender (see `Side`)."""
+    """Return the exchange that consists of these messages.
+
+    The arguments, as in `Side`, are sorted by receiver, then by sender.
+    """
     send = sort_by_sender(receiver, sender, row_ptr, row, num_parts)
     return Exchange(Side(*send), Side(offsets_of(receiver, num_parts), sender, row_ptr, row))
 
@@ -139,10 +142,10 @@ def list_marked(  # type: ignore[no-untyped-def]
 ):
     """List the rows marked in a bitmap as messages, one for each owner, and clear the bitmap.
 
-    The results are appended: rows, as local numbers at their owner, to `row` from index `size` on;
-    messages to `owner` and to `lengths` (zeros before) from index `messages` on. ``local[r]``
-    becomes the local number of marked row r at the part that needs it, from `first_local` on.
-    Returns the new `size` and `messages`.
+    The rows are written into `row` from index `size` on, with the local numbers that they have at
+    their owners. For each message, its owner is written into `owner`, and its number of rows is
+    added to `lengths`, from index `messages` on. ``local[r]`` becomes the local number of marked
+    row r at the part that needs it, from `first_local` on. Returns the new `size` and `messages`.
     """
     shift = first_local - size
     q, start, end = -1, np.int64(0), np.int64(0)
@@ -167,7 +170,7 @@ def list_marked(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def count_marked(bitmap, part_ptr, rows, messages):  # type: ignore[no-untyped-def]
-    """Clear a bitmap over plan order; return the numbers of marked rows and of their owners.
+    """Clear a bitmap over plan order; return how many rows it marked, and how many parts own them.
 
     Each part's marked rows are added to `rows`, and 1 to `messages` for each part with marked rows.
     """

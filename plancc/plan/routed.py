@@ -23,12 +23,12 @@ from plancc.plan.values import Exchanges
 
 @dataclass(frozen=True)
 class PartRoute:
-    """A rank's share of the hops of an exchange.
+    """A rank's share of the hops of an exchange; the module defines the *stage*.
 
     Attributes:
-        own (int32[k]): Local numbers of own rows sent after the first hop: the first of the stage.
+        own (int32[k]): Local numbers of the own rows at the beginning of the stage.
         hops: Exchanges: collect sends own rows, cross and spread send rows of the stage.
-        at (int32[needed rows]): Index in the stage of every halo row (or folded row).
+        at (int32[m]): Index in the stage of each of the m halo rows (or folded rows).
     """
 
     own: IntArray
@@ -61,9 +61,7 @@ class Routed(Exchange):
         return Routed(self.receive, self.send, self.route, not self.from_owners)
 
     def renumbered(self, sent: IntArray | None = None, received: IntArray | None = None) -> Routed:
-        """Renumber rows as `Exchange.renumbered` does, including the own rows that are sent in
-        hops.
-        """
+        """Renumber rows as `Exchange.renumbered` does, and also the own rows in `route`."""
         new, own = super().renumbered(sent, received), sent if self.from_owners else received
         route = self.route if own is None else self.route.renumbered(own)
         return Routed(new.send, new.receive, route, self.from_owners)
@@ -89,7 +87,7 @@ def exchange_of_rank(
     """Return the rank's exchange, with the rank's share of the hops.
 
     `exchange` is returned unchanged if the plan has no hops, or if a rank has parts of several
-    nodes. `needed` has the places of the rank's halo rows (or folded rows), by local number.
+    nodes. `needed` has the numbers, in plan order, of the rank's halo rows (or folded rows).
     """
     held, header = rows.held, rows.held.header
     if header.route is None or not header.route.keeps_groups(held.ranks):

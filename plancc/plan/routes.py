@@ -1,7 +1,7 @@
 """Turn messages between parts into hops, so that each node or group receives a row only once.
 
 With three hops (Bienz, Gropp, Olson 2019, "Node aware sparse matrix-vector multiplication"), one
-part of a node sends all rows for another node, where one part receives them. With two hops
+part of a node sends all rows for another node to one part of that node. With two hops
 (Selvitopi, Aykanat 2019, "Regularizing irregularly sparse point-to-point communications"), each
 owner sends directly to a relay in every other group. This module chooses parts and relays with
 little load; in the second paper, a relay's position in its group is fixed.
@@ -70,7 +70,7 @@ def hops_of(
 
 
 def with_routes(plan: Plan, groups: Topology, relays: int | None = None) -> Plan:
-    """Return the plan with hops: between the nodes `groups`, or over relays in the groups.
+    """Return the plan with hops between nodes, which are `groups`, or over relays in `groups`.
 
     `relays` is the largest number of hops over relays (2 or 3), or None for hops between nodes.
     Raises InputError for a grid plan, or if the groups do not fit the parts.
@@ -118,7 +118,7 @@ class _Once(NamedTuple):
 
 
 def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> Int64Array:
-    """Return the group in `once` of the rows that ``owner[k]`` sends ``node[k]``, for every k."""
+    """For every k, return the group in `once` from part ``owner[k]`` to node ``node[k]``."""
     keys = once.owner.astype(np.int64) * nodes + once.node
     return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)
 
@@ -228,9 +228,9 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
     """Choose, for each ordered pair of nodes, the sending and the receiving part: int32[2, pairs].
 
     `nodes` holds the two nodes of each pair, and `crossing` its number of rows. `owned` and
-    `needed` hold three arrays: pair, part, and rows that the part owns or needs. `load` is the rows
-    that each part sends and receives in its node; the rows of each choice are added to it. Pairs
-    with the most rows come first, and get the parts whose load is then least.
+    `needed` each hold three arrays: pair, part, and rows that the part owns or needs. `load` has
+    the rows that each part sends and receives in its node; the rows of each choice are added to
+    it. Pairs with the most rows come first, and get the parts whose load is then least.
     """
     pairs = len(crossing)
     width = (first[1:] - first[:-1]).max()

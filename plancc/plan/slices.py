@@ -110,7 +110,7 @@ def _read_parts(file: PlanFile, first: int, last: int) -> PartRange:
 
 
 def check_tables(file: PlanFile) -> None:
-    """Check everything that `PlanFile.read_plan` checks, except the figures.
+    """Check everything that `PlanFile.read_plan` checks, except the stored figures.
 
     To save memory, parts are read in groups; an edge plan is read whole.
     """

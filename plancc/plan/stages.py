@@ -23,7 +23,7 @@ MOST_STAGES = 20
 
 @dataclass(frozen=True)
 class Batches:
-    """A part's rows in `stages` batches; `columns` ranks have equal shares of every batch."""
+    """A part's rows in `stages` batches, each divided equally among the part's `columns` ranks."""
 
     num_rows: int
     columns: int

@@ -29,8 +29,8 @@ class Topology:
     """The number of ranks on each node. `parse` reads the string that `str` returns.
 
     Attributes:
-        groups: Pairs (consecutive nodes, ranks on each): ((4, 8), (1, 2)) is 4 nodes of 8, 1 of 2.
-            Consecutive pairs differ in ranks.
+        groups: Pairs (consecutive nodes, ranks on each): ((4, 8), (1, 2)) stands for 4 nodes of 8
+            ranks and 1 node of 2. Consecutive pairs differ in ranks.
     """
 
     groups: tuple[tuple[int, int], ...]
@@ -52,7 +52,7 @@ class Topology:
 
     @classmethod
     def recorded(cls, provenance: Mapping[str, Any], num_ranks: int) -> Self | None:
-        """Return a plan's recorded topology; None if it has none, or none of `num_ranks` ranks."""
+        """Return a plan's recorded topology; None if none with `num_ranks` ranks is recorded."""
         try:
             found = cls.parse(str(provenance.get("topology", "")))
             found.check(num_ranks)

@@ -27,8 +27,8 @@ def verify_file(path: StrPath, against: Graph | None = None) -> list[str]:
     Parameters:
         path: The plan file.
         against: The graph from which the plan was compiled. The matrix of the plan must be the
-            normalised matrix of this graph, without the edges that link prediction uses only as
-            links.
+            normalised matrix of this graph, without the edges that link prediction takes out of
+            the matrix: validation and test links, and perhaps some training links.
 
     Returns:
         The names of the checks that were made.
@@ -59,7 +59,7 @@ def verify(plan: Plan, against: Graph | None = None, *, path: str = "") -> list[
 
 
 def _difference_of_links(plan: Plan, graph: Graph) -> str:
-    """Compare like `_difference`, without edges that the plan uses only as links.
+    """Return the result of `_difference` without the edges that the plan uses only as links.
 
     These are validation and test links, and training links taken out of the matrix
     (``disjoint_train_ratio``).

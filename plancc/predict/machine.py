@@ -199,10 +199,10 @@ class SparseRates:
 
 
 def _place(points: Sequence[float], values: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], Any]:
-    """Return for every value the index of the last point that is not above the value.
+    """Return, for every value, the index k of the point so that points k and k + 1 enclose it.
 
-    Returns also where the value lies between this point (0) and the next (1), by logarithms. Values
-    outside the points are moved to the nearest point.
+    Returns also where the value lies between point k (0) and point k + 1 (1) on a logarithmic
+    scale. Values outside the points are moved to the nearest point.
     """
     axis = np.log(np.array(points, np.float64))
     at = np.clip(np.log(np.maximum(np.asarray(values, np.float64), 1e-300)), axis[0], axis[-1])
@@ -216,7 +216,8 @@ class Overlap:
     """How much of the time of messages is hidden, because products are computed meanwhile.
 
     Attributes:
-        communication: Hidden share, 0..1, of the shorter time: of messages or own rows' product.
+        communication: Hidden share, 0..1, of the smaller of two times: the time of the messages,
+            and the time of the products of own rows.
     """
 
     communication: float = 0.0

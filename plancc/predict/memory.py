@@ -115,9 +115,9 @@ def _matrix(
 
 
 def _masks(parts: Traffic) -> Int64Array:
-    """Return the length of every part's lists of own rows: int64[num_parts].
+    """Return how many own rows every part lists for its messages: int64[num_parts].
 
-    The lists have the own rows that the part sends, and own rows that receive partial sums.
+    These are own rows that the part sends, and own rows for which it receives partial sums.
     """
     fold = parts.fold
     return parts.sent if fold is None else parts.sent - fold.sent + fold.received
@@ -222,8 +222,8 @@ def grid_memory(
         rows (int64[num_ranks]): Rows of H that the rank holds between products.
         block_rows, nonzeros (int64[num_ranks]): Size of the rank's block of A.
         held (list of int or int64[num_ranks]): Columns held between products, for each width.
-        buffers (int64[num_ranks]): Words received for a product, and of unreduced results.
-        laid_out: Copies of the block in memory, with its transpose and sent copies.
+        buffers (int64[num_ranks]): Words in the buffers of received blocks and unreduced results.
+        laid_out: Number of copies of the block in memory, including its transpose and sent copies.
     """
     features = rows * held[0]
     most = np.maximum(

@@ -57,6 +57,6 @@ def layers_of(
 
 
 def moved_widths(dims: Sequence[int], passes: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the columns of sent rows for every layer of a GCN, as (forward, backward) pairs."""
+    """Return the widths of the rows that each layer of a GCN sends: (forward, backward)."""
     layers = layers_of(dims, passes)
     return [(moved_columns(each.forward), moved_columns(each.back)) for each in layers]

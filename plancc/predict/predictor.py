@@ -121,10 +121,10 @@ class Predictor:
         return replace(self, approximation=None, pipeline=None).epoch(even, word_bytes).seconds
 
     def bound_of(self, tables: Tables, word_bytes: int = WORD_BYTES) -> float:
-        """Return the same lower bound as `bound`, for as many rows and nonzeros as `tables` count.
+        """Return the lower bound that `bound` returns, for the rows and nonzeros in `tables`.
 
-        If the tables leave out dead rows, which no output in the loss needs, only the other rows of
-        each layer count in the layer.
+        If the tables leave out dead rows, which no output in the loss needs, the bound of a layer
+        counts only the layer's other rows.
         """
 
         def even(of: Tables) -> Tables:

@@ -34,7 +34,7 @@ def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, floa
 
 
 def _groups(num_parts: int, ranks_per_node: int) -> Iterator[Topology]:
-    """Yield divisions of the parts into groups of equal size; the last may be smaller."""
+    """Yield divisions of the parts into groups of equal size; the last group may be smaller."""
     root = 2 ** round(np.log2(num_parts) / 2)
     sizes = {int(root * share) for share in SIZES} | {ranks_per_node}
     for size in sorted(each for each in sizes if 1 < each <= num_parts // 2) or [num_parts]:

@@ -60,7 +60,7 @@ class Pairs:
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
-        """Return the traffic of every rank, between nodes and in total, kept for later calls."""
+        """Return the traffic of every rank, between nodes and in total; later calls reuse it."""
         if ranks_per_node not in self._split:
             messages = map(np.array, (self.source, self.target, self.rows))  # one type of array
             sums = _split(*messages, self.num_ranks, ranks_per_node)
@@ -101,8 +101,8 @@ class PointToPoint(Transfer):
     Attributes:
         width (int or int64[num_ranks]): Columns of a row (`plancc.plan.words.RowMessages`).
         step: Name in `STEPS` to whose time the messages are added.
-        is_late: Whether rows are for a later epoch. Ranks wait for such messages only as far as
-            these take longer than the rest of the epoch.
+        is_late: Whether rows are for a later epoch. Ranks wait for such messages only after the
+            rest of the epoch, if the messages take longer.
     """
 
     pairs: Pairs
@@ -168,7 +168,8 @@ class BatchDraw:
 
     Attributes:
         blocks: Blocks in which a rank draws nonzeros of own rows; each takes a fixed time too.
-        rows (int64[num_ranks]): Own, sent and received rows, and nonzeros drawn for other ranks.
+        rows (int64[num_ranks]): Total of drawn own rows, sent rows, received rows, and nonzeros
+            drawn for other ranks.
         nonzeros (int64[num_ranks]): Nonzeros in own rows, summed over the blocks.
         alone: Whether ranks draw without messages; a second core can then draw the next batch.
     """
@@ -223,7 +224,7 @@ class Schedule:
 def _split(source, target, rows, num_ranks, ranks_per_node):  # type: ignore[no-untyped-def]
     """Return the numbers of a `PairSplit`, int64[2, 4, num_ranks].
 
-    The axes are: traffic between nodes and in total; the fields of `StepTraffic`; ranks.
+    The axes are: traffic between nodes, then all traffic; the four fields of `StepTraffic`; ranks.
     """
     found = np.zeros((2, 4, num_ranks), dtype=np.int64)
     for k in range(len(source)):

@@ -72,7 +72,7 @@ _DRAW = Place(0, "batch", DRAW)
 
 
 class StepTime(NamedTuple):
-    """Seconds of an operation at a `Place`: of the slowest rank, `rank`, and the mean of ranks."""
+    """Seconds of an operation at a `Place`: of the slowest rank (`rank`), and on average."""
 
     layer: int
     direction: str
@@ -88,8 +88,8 @@ class Prediction:
 
     Attributes:
         steps: The steps that take time, in the order of the epoch.
-        of_rank (dict of str to float64[num_ranks]): Seconds of every rank, without waiting, by
-            names in `STEPS` (and `DRAW`).
+        of_rank (dict of str to float64[num_ranks]): For each name in `STEPS` (and `DRAW`), the
+            seconds of every rank, without waiting.
     """
 
     schedule: Schedule
@@ -262,13 +262,13 @@ def simulate(schedule: Schedule, machine: Machine, word_bytes: int = WORD_BYTES)
 
 
 def slowness(machine: Machine, num_ranks: int) -> Float64Array:
-    """Return how many times slower each rank is than a rank with a core and speed 1, float64."""
+    """Return how many times slower each rank is than a rank of speed 1 with a core of its own."""
     shared: Float64Array = np.maximum(_shared(machine, num_ranks), 1.0)
     return shared / machine.speeds(num_ranks)
 
 
 def _shared(machine: Machine, num_ranks: int) -> Float64Array:
-    """Return how many ranks share a core of each rank's node, perhaps below 1, as float64."""
+    """Return, for every rank, the number of ranks per core of its node; it may be below 1."""
     node = np.arange(num_ranks) // machine.node.ranks
     shared: Float64Array = np.bincount(node) / (machine.node.cores or machine.node.ranks)
     return shared[node]
@@ -277,7 +277,7 @@ def _shared(machine: Machine, num_ranks: int) -> Float64Array:
 def _hide(
     times: dict[Place, Float64Array], products: Mapping[Place, Float64Array], share: float
 ) -> None:
-    """Shorten `times` of messages in place by the `share` hidden behind `products` of own rows."""
+    """Shorten `times` of messages in place: products of own rows hide a `share` of them."""
     for (layer, direction, _), product in products.items():
         places = [Place(layer, direction, step) for step in ("expand", "cross", "fold")]
         exchanges = [place for place in places if place in times]
@@ -309,7 +309,7 @@ def order_of(place: Place) -> tuple[int, int, int]:
 def _shaped(
     shape: str, ring: Callable[[], Float64Array], tree: Callable[[], Float64Array]
 ) -> Float64Array:
-    """Return the time by algorithm `shape`: "ring", "tree", or "auto" for the shorter time."""
+    """Return `ring()` or `tree()`, as `shape` says; for "auto", their elementwise minimum."""
     if shape == "auto":
         return np.minimum(ring(), tree())
     return ring() if shape == "ring" else tree()
@@ -328,7 +328,7 @@ class _Rings(NamedTuple):
 
 
 class WorkTimes:
-    """Computes how long every rank needs for an operation, with numbers of 4 or 8 bytes."""
+    """Computes how long every rank needs for an operation on numbers of 4 or 8 bytes."""
 
     def __init__(self, machine: Machine, num_ranks: int, word_bytes: int) -> None:
         self._machine, self._num_ranks, self._bytes = machine, num_ranks, word_bytes
@@ -469,8 +469,8 @@ class WorkTimes:
     ) -> Float64Array:
         """Return the seconds of a collective by trees for every group: float64[groups].
 
-        A tree connects a group's nodes, then trees the ranks in each node. Each link carries
-        `rounds` messages in sequence, of `once` bytes together.
+        One tree connects a group's nodes, and in each node a tree connects the ranks. Each link
+        carries `rounds` messages, one after the other, which have `once` bytes in total.
         """
         machine = self._machine
         node = self._node[of.ranks]

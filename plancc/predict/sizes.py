@@ -29,7 +29,7 @@ class Boundary:
 
     Attributes:
         points: Ascending tuples: number of parts; halo rows per own row; parts from which a part
-            receives. The third may be None: from all others, or from one per halo row if fewer.
+            receives. None as the third means all other parts, but no more parts than halo rows.
         source: "assumed", or the names of the plans on which the points were measured.
     """
 
@@ -38,10 +38,11 @@ class Boundary:
 
     @classmethod
     def parse(cls, text: str) -> Boundary:
-        """Return the function that a string such as "16:0.5,256:1.2" or "16:0.5:12" describes.
+        """Return the `Boundary` that a string such as "16:0.5,256:1.2" or "16:0.5:12" describes.
 
-        The string may also name plan files, which are measured. Raises InputError for another form,
-        a negative or infinite number, or two points with the same number of parts.
+        Commas separate points. A point is a tuple of `points`, joined by colons, or a plan file to
+        measure. Raises InputError for another form, a negative or infinite number, or two points
+        with the same number of parts.
         """
         points: list[tuple[int, float, float | None]] = []
         plans = []
@@ -85,9 +86,9 @@ class Boundary:
 
 
 def _power_law(parts: Sequence[int], values: Sequence[float], at: int) -> float:
-    """Return the function value at `at`, by a line through the two nearest points in logarithms.
+    """Return the value at `at` of the power law through the two nearest points (parts, value).
 
-    If one of the two values is 0, the value itself is linear in the logarithm of the argument.
+    If one of the two values is 0, the value is a linear function of the logarithm of `at` instead.
     """
     if len(parts) == 1:
         return values[0]
@@ -143,7 +144,7 @@ def tables_of_sizes(
     grid: Grid | None = None,
     boundary: Boundary | None = None,
 ) -> Tables:
-    """Return `Tables` of equal parts; without `boundary`, with a random matrix's halo rows."""
+    """Return `Tables` of equal parts, by default with the halo rows of a random matrix."""
     tables = even_tables(name, sizes.vertices, sizes.nonzeros, num_parts, grid)
     if not sends_rows(grid):
         return tables

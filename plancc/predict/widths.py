@@ -1,4 +1,4 @@
-"""The widths of the first and last layer that vertex data need, and checks of given widths."""
+"""The widths that vertex data need in the first and last layer, and checks of given widths."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DataWidths:
     Attributes:
         features: Number of columns of the features; None if there are no features.
         classes: Number of classes of the labels or targets; None if there are neither.
-        excess: Why one output per class is wrong (too many for the vertices), or "".
+        excess: Message if there are too many classes for the number of vertices, else "".
     """
 
     features: int | None = None
@@ -34,7 +34,7 @@ class DataWidths:
 
     @classmethod
     def of(cls, data: VertexData) -> DataWidths:
-        """Return the widths of vertex data in memory; `_over_types` combines vertex types."""
+        """Return the widths of vertex data, over all vertex types (`_over_types`)."""
         if data.by_type is not None:
             return cls._over_types([cls.of(each) for each in data.by_type.of_type.values()])
         features = None if data.features is None else data.features.shape[1]
@@ -73,7 +73,7 @@ class DataWidths:
 
     @classmethod
     def _from_labels(cls, features: int | None, labels: npt.NDArray[np.int32] | None) -> DataWidths:
-        """Return the widths of data that have only labels or features, not the array `targets`."""
+        """Return the widths for features and labels, if the data have no array `targets`."""
         if labels is None:
             return cls(features or None)
         classes = int(labels.max(initial=-1)) + 1
@@ -86,7 +86,7 @@ class DataWidths:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """`DEFAULT_DIMS`, with known numbers of features and classes as first and last width."""
+        """`DEFAULT_DIMS`; known numbers of features and classes replace first and last width."""
         first, *hidden, last = DEFAULT_DIMS
         return (self.features or first, *hidden, self.classes or last)
 

@@ -1,7 +1,7 @@
 """The predicted time of an epoch, with a lower bound and the time of a random partition.
 
-Every command chooses here the *basis* of its times: machine and widths that the user gives, else
-the plan's records, else widths of features and labels, else defaults.
+Here every command chooses the *basis* of its times, a machine and widths: those that the user
+gives, else those in the plan's provenance, else the widths of features and labels, else defaults.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Basis:
     ) -> Basis:
         """Return the machine and the widths for which the times of a plan are predicted.
 
-        Given `dims` and `machine` come first; recorded widths that contradict the data are ignored.
+        If given, `dims` and `machine` are used. Recorded widths that contradict the data are not.
         """
         dims_from = machine_from = "given"
         if dims is not None:
@@ -106,7 +106,7 @@ class Basis:
 
     @classmethod
     def shared(cls, several: Sequence[Basis]) -> Basis:
-        """Return one basis for several plans, with default machine or widths where they differ."""
+        """Return one basis for several plans; if their machines or widths differ, use defaults."""
         first, usual = several[0], default_predictor()
         dims, machine = first.predictor.dims, first.predictor.machine
         dims_from, machine_from = first.dims_from, first.machine_from

@@ -1,4 +1,4 @@
-"""Payback: the number of epochs after which shorter epochs have saved the time of a search."""
+"""Payback: the number of epochs after which a search has saved as much time as it took."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Spending:
 def search_seconds(provenance: Mapping[str, Any]) -> float | None:
     """Return the wall-clock seconds that finding, refining and patching a plan's owners has taken.
 
-    0: a model assigned the owners itself; None: owners are the user's, or the value is unreadable.
+    Return 0 if a model assigned the owners itself; None if the owners are the user's, or if the
+    provenance holds no valid number.
     """
     seconds = provenance.get("search_seconds", None if "partitioner" in provenance else 0.0)
     known = isinstance(seconds, int | float) and "model_part" not in provenance

@@ -71,7 +71,8 @@ class Report:
         on_grid: Costs of an epoch on the process grid; empty without given widths.
         types, relations: Figures of vertex types and relations; empty if parts are merged.
         links: Links by split, and rows and messages of their exchange; empty without links.
-        more: Objects that a caller adds, by name in JSON; ``facts(metrics)`` returns table rows.
+        more: Objects that a caller adds, by name in JSON; each has a method ``facts(metrics)`` that
+            returns table rows.
     """
 
     path: str
@@ -146,7 +147,7 @@ def _plain(value: Any) -> Any:
 
 
 def _links(file: PlanFile) -> dict[str, int]:
-    """Return the figures `Report.links` of an open plan file."""
+    """Return the counts of links, rows and messages of an open plan file, as in `Report.links`."""
     if file.header.links is None:
         return {}
     counts = np.bincount(file.read("links/kind"), minlength=NUM_KINDS)
@@ -309,7 +310,7 @@ class _Source:
         return TrainingCost.of(self.plan, self.matrix, *owned, dims)
 
     def sampled(self, dims: Sequence[int] | None, rates: Sequence[float]) -> list[SampledCost]:
-        """Return an epoch's cost for each rate of boundary sampling; [] if `dims` is None."""
+        """Return an epoch's cost for each rate of boundary sampling; [] without `dims`."""
         if dims is None or not rates:
             return []
         rows, wanted = self.owners.rows, training_vertices(self.plan)

@@ -25,9 +25,9 @@ class TopologyCost:
 
     Attributes:
         volume, messages: Rows and messages if every row is sent directly.
-        volume_in_hops, messages_in_hops: The same by node-aware exchange; None if ranks run several
-            parts.
-        has_hops: Whether the plan has the hops of this exchange.
+        volume_in_hops, messages_in_hops: Rows and messages by node-aware exchange; None if ranks
+            run several parts.
+        has_hops: Whether the plan itself has hops for this topology.
         random_share: Probability that two parts are on different nodes.
     """
 

@@ -26,7 +26,7 @@ class Population:
         indptr, indices (int64[num_vertices + 1], int32[num_nonzeros], or None): Pattern of the
             normalised matrix, columns ascending; None if the sampler does not need it.
         train_mask (bool[num_vertices], or None): Training mask, if the vertex data has a mask.
-        clusters (int32[num_vertices], or None): Number of every vertex's cluster, at least 0.
+        clusters (int32[num_vertices], or None): Cluster of every vertex; clusters count from 0.
     """
 
     num_vertices: int
@@ -63,15 +63,15 @@ class Population:
 
 @dataclass(frozen=True, eq=False)
 class BatchLayer:
-    """The nonzeros that a mini-batch keeps in one network layer; rows, columns: vertex numbers.
+    """The nonzeros that a mini-batch keeps in one network layer. Rows and columns are vertices.
 
     Attributes:
         rows (int32[m]): Rows, ascending.
         ptr (int64[m + 1]), columns (int32[ptr[-1]]): Unique and ascending columns of every row: row
             ``rows[k]`` keeps ``columns[ptr[k]:ptr[k + 1]]``.
-        places (int32[ptr[-1]] or None): Position of every kept nonzero in the whole row.
-        factors (float64[ptr[-1]] or None): Factor of every kept nonzero, never 0. Batches that are
-            `listed` must have `places` and `factors`.
+        places (int32[ptr[-1]] or None): Position of every kept nonzero in the matrix's row.
+        factors (float64[ptr[-1]] or None): Factor of every kept nonzero, never 0. In a batch that
+            is `listed`, neither `places` nor `factors` may be None.
     """
 
     rows: npt.NDArray[np.int32]
@@ -86,8 +86,8 @@ class Batch(ABC):
 
     Attributes:
         num_blocks: 1 if all layers share a block, otherwise the number of layers.
-        listed: Whether ranks call `block`, which must take time in proportion to its nonzeros. If
-            False, ranks call `factors` with all nonzeros between `vertices`.
+        listed: Whether ranks call `block`, whose time must be proportional to the nonzeros that it
+            returns. If False, ranks call `factors` with all nonzeros between `vertices`.
     """
 
     num_blocks: int = 1

@@ -104,7 +104,7 @@ def first_of(n: int, size: int, key: np.uint64) -> npt.NDArray[np.int32]:
 
 @njit(cache=True, nogil=True)
 def random_order(n: int, first: int, last: int, key: Any) -> Any:
-    """Return places first..last - 1 of the random order of 0..n - 1 that `key` gives, int64."""
+    """Return the numbers at places first..last - 1 of the random order that `key` determines."""
     found = np.empty(last - first, dtype=np.int64)
     for k in range(len(found)):
         found[k] = at_place(np.int64(first + k), n, key)

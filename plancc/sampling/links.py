@@ -46,7 +46,7 @@ class LinkSampler(NeighbourSampler):
         raise InputError(f"sampler '{self.name}' for links: all ranks must draw together")
 
     def numbers(self, seed: int, number: int) -> tuple[Int64Array, Int64Array, int]:
-        """Return the link and negative indices (int64) of mini-batch `number`, and its epoch."""
+        """Return the indices of links and of negatives in mini-batch `number`, and its epoch."""
         epoch, place = divmod(number, -(-self.num_links // self.batch_size))
         first = place * self.batch_size
         last = min(first + self.batch_size, self.num_links)

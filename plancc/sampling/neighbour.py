@@ -158,7 +158,7 @@ def _sampled(indptr: Any, indices: Any, rows: Any, fanout: Any, key: Any) -> Any
 
 @njit(cache=True, nogil=True)
 def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
-    """Draw nonzeros of an owner's rows; return ptr, nonzeros and factors of their `OwnedBlock`."""
+    """Draw nonzeros of an owner's `rows`; return ptr, nonzeros and factors of an `OwnedBlock`."""
     vertices, row_ptr, _, by_vertex, diagonals = owned
     sizes = row_ptr[rows + 1] - row_ptr[rows]
     ptr, places, scales = subsets(vertices[rows], sizes, diagonals[rows], fanout, key)
@@ -182,9 +182,9 @@ def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> Any:
-    """Choose which nonzeros each of m rows keeps, given the vertex of the row and `key`.
+    """Choose the nonzeros that each of m rows keeps; only the row's vertex and `key` decide.
 
-    Floyd's algorithm (Bentley and Floyd, CACM 1987). Rows are sorted by column.
+    This is Floyd's algorithm (Bentley and Floyd, CACM 1987). Each row is sorted by column.
 
     Parameters:
         sizes (int64[m]): Number of nonzeros of every row.

@@ -46,8 +46,8 @@ class OwnedRows:
     Attributes:
         num_vertices (int): Number of vertices of the whole graph.
         available (int): Number of vertices of the whole graph that may be drawn.
-        arrays (tuple): Arrays for kernels, in which *order* is the positions of each row's
-            nonzeros, sorted, int32[nonzeros].
+        arrays (tuple): Arrays for kernels. An *order* (int32[nonzeros]) sorts the nonzeros of each
+            row: it lists their positions in the row.
 
             Without relations: `vertices`, `row_ptr`, `column`, order by vertex (empty if all rows
             are sorted), and position of each row's diagonal in this order, or the row's length.

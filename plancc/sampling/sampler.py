@@ -124,8 +124,8 @@ class Sampler(ABC):
     def batches_per_epoch(self, population: Population) -> int:
         """Return the number of mini-batches in an epoch.
 
-        With this number, the outputs that enter the loss in an epoch are about as many as the
-        vertices of the population whose outputs may enter the loss.
+        With this number, an epoch adds up about as many losses as the population has vertices
+        whose outputs may enter the loss.
         """
         return 1
 
@@ -212,8 +212,8 @@ def make_sampler(
 ) -> Sampler:
     """Make a sampler; an option that is missing or None gets its default.
 
-    By default, ``batch_size`` is `DEFAULT_SHARE` of all vertices; of the training vertices if the
-    sampler draws only these and there is a mask.
+    By default, ``batch_size`` is `DEFAULT_SHARE` of all vertices or, if the sampler draws only
+    training vertices and there is a mask, of the training vertices.
 
     Raises:
         InputError: If the sampler or an option is unknown, missing or of a wrong type.

@@ -64,9 +64,10 @@ def search_edges(
     *,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
-    """Find owners of the rows and nonzeros, never worse than the row partitions at the start.
+    """Find owners of rows and nonzeros; they are never worse than the row partitions at the start.
 
-    The volume is minimised first, then the named objective; `epsilon` limits a part's nonzeros.
+    The search minimises the volume first, then the objective in `options`, whose `epsilon` limits
+    the nonzeros of a part.
     """
     options = options or SearchOptions()
     limits = Limits.of_nonzeros(matrix.num_nonzeros, num_parts, options.epsilon, options.capacities)
@@ -88,7 +89,7 @@ class EdgeJob(RefiningJob):
     """A search for owners of rows and of nonzeros.
 
     Attributes:
-        below: Owners of least volume found by every effort below the search's effort.
+        below: For every effort below the search's effort, the owners of least volume that it found.
     """
 
     below: dict[str, Member] = field(default_factory=dict)
@@ -155,7 +156,7 @@ class EdgeJob(RefiningJob):
         return found
 
     def _rows_first(self) -> Iterator[Member]:
-        """Yield refined owners, one result for every start, without end.
+        """Yield the refined owners of one start after the other, without end.
 
         The second start is a partition by a partitioner of hypergraphs, if there is one. All other
         starts are searches for owners of rows.
@@ -182,7 +183,7 @@ class EdgeJob(RefiningJob):
         yield from self._rows_first()
 
     def assigned(self) -> Member:
-        """Return owners for a matrix that the model does not suit, by libra or by rows."""
+        """Return owners for a matrix that the model does not suit, from libra or `from_rows`."""
         if not self.combines or self.options.capacities is not None:
             return self.from_rows(self.options.seed)
         begin, matrix, options = wall_seconds(), self.matrix, self.options
@@ -262,8 +263,8 @@ class EdgeJob(RefiningJob):
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
         """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
-        If `first`, lower efforts make this start too: the last steps of such an effort run after
-        as many splits as it makes.
+        If `first`, lower efforts make this start too, but with fewer splits. After the number of
+        splits of a lower effort, the last steps of this effort run, too.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())
@@ -304,7 +305,7 @@ class EdgeJob(RefiningJob):
         return self.refine(owners, self.objective, seed)
 
     def _combine_until_end(self, population: list[Member], timed: bool) -> None:
-        """Combine random pairs of partitions; a child replaces the worse of a pair if better.
+        """Combine random pairs of partitions; a child that is better replaces the worse parent.
 
         The method stops at the deadline if `timed`, otherwise after a fixed number of combinations.
         """

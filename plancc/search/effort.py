@@ -137,7 +137,7 @@ def _best_first(job: RowJob, owners: list[Owners]) -> list[Owners]:
 
 
 def _refine_expected(job: RowJob, owners: list[Owners], expectation: Expectation) -> None:
-    """Refine owners for the expected volume; enlarge its sample of mini-batches if too small."""
+    """Refine owners for the expected volume; enlarge the sample of mini-batches if too small."""
     seed, deadline, effort = job.options.seed, job.deadline, job.effort
     cuts = effort != "fast" and job.starts_by_kind and not job.decided
     if cuts and owners and not deadline.passed():
@@ -228,8 +228,8 @@ def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     """Run effort "balanced"; return its result, then the partitions combined into the result.
 
-    With `decide`, owners from `_start_from_cut` that are far better than the first start are
-    returned alone.
+    If `decide` is true, and the owners from `_start_from_cut` are far better than the first start,
+    only these owners are returned.
     """
     ahead = _seeds_of_first(job, "balanced") if job.few else 0
     first = job.first("balanced", ahead)
@@ -248,7 +248,7 @@ def _cuts(job: RowJob) -> Cuts | None:
 
 
 def _is_mesh(job: RowJob) -> bool:
-    """Whether the graph resembles a mesh, for which minimum cuts at the end of the search pay."""
+    """Whether the graph resembles a mesh: minimum cuts at the end of the search then pay off."""
     return job.kind in ("even", "dense")
 
 
@@ -330,7 +330,7 @@ def _combined(job: RowJob) -> Combined:
 
 
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
-    """Return the starts of effort "balanced", with seeds, and how many may follow the first."""
+    """Return pairs (start, seed) for effort "balanced", and how many may follow the first pair."""
     every, how = job.beginnings("balanced"), job.kind_numbers
     most = how.others
     if job.few:
@@ -346,7 +346,7 @@ def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
 
 
 def _seeds_of_first(job: RowJob, effort: str) -> int:
-    """Return how often "balanced" will repeat the first start of `effort` with other seeds."""
+    """Return how often effort "balanced" repeats the first start of `effort`, with other seeds."""
     turns, most = _turns(job)
     names = [each.name for each, _ in turns[: 1 + most]]
     first = [each.name for each in job.beginnings(effort)[:1]]

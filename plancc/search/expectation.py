@@ -142,7 +142,7 @@ class ExactExpectation:
 class SampledExpectation:
     """An expected volume that is estimated from a sample of mini-batches.
 
-    Refinement works on the sample's nets; values are means over other, *held-out* mini-batches.
+    Refinement works on the sample's nets. `value` is a mean over other, *held-out* mini-batches.
     """
 
     exact = False
@@ -252,9 +252,9 @@ class SampledExpectation:
         return how, notes
 
     def _gap(self, owner: Owner, num_parts: int) -> float:
-        """Return (f - s) / f: the share by which held-out mini-batches send more rows.
+        """Return (f - s) / f: how much better the owners fit the sample than other mini-batches.
 
-        f and s: mean rows sent in a held-out mini-batch, and in a mini-batch of the sample.
+        f and s are the mean rows sent in a held-out mini-batch and in one of the sample.
         """
         fresh = self.value(owner, num_parts)
         return (fresh - self._on_sample(owner, num_parts)) / fresh if fresh > 0 else 0.0

@@ -147,9 +147,10 @@ class _Start:
     """A way to make the owners from which a new member of the population grows.
 
     Attributes:
-        make: Returns owners, from a seed and a share of the remaining time; None: failed.
+        make: Function of a seed and a share of the remaining time, which returns owners, or None
+            if it has failed.
         slowness: Time that the start takes, divided by METIS' time.
-        has_begun: Returns whether the search has made the start with this seed.
+        has_begun: Function that returns whether the search has made the start with this seed.
     """
 
     make: Callable[[int, float], Owner | None]

@@ -272,7 +272,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class MemoryTerms:
-    """Measured bytes of Python, METIS and others; share of free memory that a search may take."""
+    """Measured memory of what a search runs, and the share of free memory that it may take."""
 
     # Python with its libraries, half of it code, with kernels and a partitioner's child process.
     interpreter: int = 215_000_000

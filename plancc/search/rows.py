@@ -60,9 +60,9 @@ class RowJob(RefiningJob):
         hypergraph: The nets, with the vertex weights that parts should share evenly.
         starter: Name of the partitioner that partitions the problem `base`.
         kind: Kind of the graph (`plancc.search.starts`); "" before the first start.
-        cut_made: For an expected volume: whether `_start_from_cut` has run.
+        cut_made: Whether `_start_from_cut` has run, which only expected volumes use.
         decided: Whether the start from this cut was so good that no other start is made.
-        begun: For every start that was made: the words of its name, then its seed.
+        begun: A tuple for every start that was made: the words of its name, then its seed.
         ready: Unused results of partitioners, by partitioner, preset, objective and seed.
         first_seconds: Seconds that the first start took.
         founders: The owners that effort "balanced" found, with their figures.
@@ -191,7 +191,8 @@ class RowJob(RefiningJob):
     def _first_ways(self, effort: str, more: int) -> Iterator[Callable[[], Owner | None]]:
         """Yield functions that make the search's first partition, the best way for the graph first.
 
-        All other partitioners of graphs follow, and last the built-in. For `more`, see `begin`.
+        All other partitioners of graphs follow, but not the built-in one: `first` runs it if all of
+        them fail. For `more`, see `begin`.
         """
         beginnings, seed = self.beginnings(effort), self.options.seed
         for each in beginnings:
@@ -215,7 +216,8 @@ class RowJob(RefiningJob):
     def _start_by_tightest(self, how: Beginning, seed: int) -> Owner | None:
         """Make a start that balances only the constraint with the smallest allowed imbalance.
 
-        Return None if no such start pays (`tightest`), or V-cycles cannot correct its overload.
+        Return None if such a start is of no use (see `tightest`), or if V-cycles cannot correct its
+        overload.
         """
         one = tightest(self.degrees, self.limits)
         if how.how.clustered or one is None or self.num_parts == 1 or len(self.nets.pins) == 0:
@@ -250,9 +252,10 @@ class RowJob(RefiningJob):
     def begin(
         self, how: Beginning, seed: int, share: float | None = None, more: int = 0
     ) -> Owner | None:
-        """Make a start: a partition that the search then improves. For `share` see `start`.
+        """Make a start: a partition that the search then improves. `share` is as in `start`.
 
-        `more`: number of later starts that differ only in the seed; one process may make them too.
+        `more`: number of later starts that differ only in the seed. The partitioner may compute
+        them together with this start, in one process.
         """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:
@@ -291,13 +294,14 @@ class RowJob(RefiningJob):
     ) -> Owner | None:
         """Run a partitioner, add its owners to the record of the search's trials, and return them.
 
-        Return None if there is nothing to partition, or on a failure after an earlier success.
+        Return None if there is nothing to partition. A failure is an error only as long as the
+        search has no owners; later, it returns None too.
         Partitioners run with one thread, so that the same seed gives the same owners.
 
         Parameters:
             adapter: The partitioner; None: the best installed one. All later calls with None for
                 the problem `base` use the same one.
-            seeds: Seeds of the runs; results after the first are kept in `ready`.
+            seeds: Seeds of the runs. The first result is returned; `ready` keeps the others.
             share: Share of the remaining time that the partitioner may use; None: all.
             needed: Whether a failure causes a warning.
             limits: Limits of the parts in this problem; None: the search's limits.
@@ -410,12 +414,12 @@ class RowJob(RefiningJob):
         return self.note_state(step, begin, state)
 
     def minimum_cuts(self, owner: Owner, cuts: Cuts) -> Member:
-        """Improve owners by minimum cuts of neighbouring parts; volume and overload never rise."""
+        """Improve owners by minimum cuts between pairs of parts; volume and overload never rise."""
         sweeps = self.sweeps(np.random.default_rng(0))  # minimum cuts use no random numbers
         return self.refined("minimum cuts", owner, sweeps, partial(Sweeps.cut, cuts=(cuts,)))
 
     def polish(self, owner: Owner, rng: np.random.Generator) -> Member:
-        """Improve owners by wide minimum cuts and local searches, for parts with few neighbours."""
+        """Improve owners by minimum cuts and local searches, if parts have few neighbours."""
         return self.refined("polished", owner, self.sweeps(rng), Sweeps.polish)
 
     def cycle(
@@ -452,7 +456,7 @@ class RowJob(RefiningJob):
         return one and able
 
     def improve(self, member: Member, seed: int) -> Member:
-        """Improve `member` by a V-cycle of `improver`'s library; keep `member` if it is better."""
+        """Improve `member` by a library's V-cycle (see `improver`); return the better member."""
         limit = min(self.options.time_limit or np.inf, self.deadline.seconds_left())
         begin, stop, problem = wall_seconds(), self.deadline.stopped, self.hypergraph
         try:
@@ -477,10 +481,10 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Improve a start's owners by sweeps, then by up to `cycles` V-cycles; return the best.
 
-        Sweeps of the first kind let parts exceed their limits for a while, the second kind does
-        not. Thin graphs, such as road networks, get only the second kind: the first worsens starts.
+        Some sweeps let parts exceed their limits for a while; others do not. Thin graphs, such as
+        road networks, get only the latter, since the former worsen their starts.
 
-        If several constraints let the start of a thin graph exceed a limit, a V-cycle comes first:
+        If a start of a thin graph with several constraints exceeds a limit, a V-cycle comes first:
         it moves clusters to neighbouring parts, where sweeps move single vertices to distant parts.
 
         `quick`: whether to use the presets of effort "fast", which treat "even" graphs as thin.
@@ -543,7 +547,8 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Refine owners for the objective, or combine them with the owners `other`.
 
-        `other` is only for the expected volume. `cycles`: number of V-cycles; None: as preset.
+        Only the expected volume allows `other`. `cycles` is the number of V-cycles; None means the
+        preset's number.
         """
         begin = wall_seconds()
         if self.expectation is None:

@@ -1,7 +1,8 @@
 """Kinds of graphs, and the starts of a search on each kind.
 
 A *start* is a partition that a partitioner makes, and that the search then improves. Before the
-first start, degrees tell hubs from even; the start's boundary rows then tell the other kinds.
+first start, degrees tell graphs of kind hubs from graphs of kind even; afterwards, the start's
+boundary rows tell the other kinds.
 
 =====  ===========================================================================================
 hubs   some vertices have many neighbours, as in collaboration and dense social networks
@@ -69,7 +70,7 @@ def is_uneven(degree: npt.NDArray[np.int64], than: float = KINDS.uneven) -> bool
 
 
 def is_mild(degree: npt.NDArray[np.int64]) -> bool:
-    """Whether degrees differ so little that METIS is as fast with hubs as on a mesh."""
+    """Whether degrees differ so little that METIS is as fast as on a mesh, even with hubs."""
     return not is_uneven(degree, KINDS.mild)
 
 
@@ -94,8 +95,8 @@ def kind_of(degree: npt.NDArray[np.int64], boundary: float | None = None) -> str
 def tightest(degree: npt.NDArray[np.int64], limits: Limits) -> Limits | None:
     """Return the limits for a start that balances only the tightest constraint, or None.
 
-    It is None if constraints are equally tight, if there are hubs (whose weights differ too much),
-    or if a part's slack is below the weight of `Starts.least_slack` average vertices.
+    The result is None if constraints are equally tight, if there are hubs (whose weights differ too
+    much), or if a part's slack is below the weight of `Starts.least_slack` average vertices.
     """
     first, *others = sorted(limits.apart(), key=lambda each: float(each.epsilon[0]))
     slack = first.epsilon[0] * len(degree) / limits.num_parts
@@ -115,7 +116,8 @@ def beginnings(
     """Yield the starts that installed partitioners declare for a kind of graph, the best first.
 
     Yield nothing if the best partitioner of graphs declares none; callers then use `auto_rank`.
-    `beside`: whether to add starts for few parts (`Start.most_parts`), which pay only with others.
+    `beside`: whether to add starts for few parts (`Start.most_parts`), which are worth their time
+    only beside other starts.
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     first = next((adapter for adapter in ranked if adapter.available()), None)

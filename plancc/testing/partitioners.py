@@ -108,7 +108,7 @@ class PartitionerTests:
             self.owner(problem, 3, 1e300)
 
     def test_weights_and_costs(self, adapter: Adapter) -> None:
-        """The partitioner accepts weights of 0, even constraints of zeros, and large weights."""
+        """The partitioner accepts weights 0, constraints with weights 0 only, and large weights."""
         for problem in self.problems(adapter):
             ones = problem.vertex_weights
             some = (np.arange(len(ones)) % 3 == 0).astype(np.int64)

@@ -72,7 +72,8 @@ def areas(
 def _counted(groups: Groups) -> Counts:
     """Return this rank's counts of vertices outside and in the class, under sorted keys.
 
-    A key is complex, since numpy sorts by real part first: column (class of a split) + score i.
+    A key is the complex number c + s i, where c is the index of a column (a class of a split), and
+    s a score: numpy sorts complex numbers by real part first.
     """
     columns = [each for scores, truth in groups for each in zip(scores.T, truth.T, strict=True)]
     every = [_added(score, np.stack([~own, own], axis=1)) for score, own in columns]

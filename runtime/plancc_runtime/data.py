@@ -52,7 +52,7 @@ class LocalData:
         splits (dict of str to int64[m]): Local labelled rows of every split; "train" always exists.
         split_sizes: For every split, the number of its labelled vertices on all ranks.
         totals: Divisor of every split's mean loss: the sum of the weights of its vertices on all
-            ranks, or 1 if it is empty.
+            ranks, or 1 if the split is empty.
         replaced_masks: Splits whose masks in the plan were replaced by random masks.
         row_type (int64[num_rows] or None): Vertex type of every row, if the plan has types.
         seeds: Seed vertices of a mini-batch, if the task draws them.
@@ -190,7 +190,7 @@ def _labels(
 ) -> tuple[npt.NDArray[Any], int, int]:
     """Return the rank's labels or targets, or random classes, and two numbers. Collective.
 
-    They are the number of classes (or columns of targets), and of vertices (0 for targets).
+    The numbers count the classes (or columns of targets), and the graph's vertices (0 for targets).
     """
     data = part.vertex_data
     if data.targets is not None:
@@ -236,7 +236,7 @@ def _check_data(
 
 
 def width_of(part: Part, options: TrainOptions) -> int:
-    """Return the number of all feature columns; the plan has features, or they are random."""
+    """Return the number of columns of the plan's features, or of random features if it has none."""
     features = part.vertex_data.features
     return (options.random_features or DEFAULT_FEATURES) if features is None else features.shape[1]
 
@@ -294,8 +294,8 @@ def _weights(
 ) -> Tensor:
     """Return the weight of each class's vertices in the loss, float64[num_classes]. Collective.
 
-    Balanced weight: n / (k c) for c of n training vertices, if k classes have vertices (King and
-    Zeng 2001); 1 for a class without vertices.
+    A balanced weight is n / (k c) for a class with c of the n training vertices, where k is the
+    number of classes with vertices (King and Zeng 2001). It is 1 for a class without vertices.
     """
     classes = options.classes or classes
     weights = torch.ones(classes, dtype=torch.float64)

@@ -41,7 +41,7 @@ class Ids:
     original: npt.NDArray[Any]
 
     def within(self, vertices: slice) -> Ids:
-        """Return the ids of a range of vertices, whose numbers are then counted from its start."""
+        """Return the ids of a range of vertices, which are numbered from the range's start."""
         there = (self.vertex >= vertices.start) & (self.vertex < vertices.stop)
         return Ids(self.vertex[there] - vertices.start, self.original[there])
 
@@ -123,7 +123,7 @@ def blocks(
 
     Parameters:
         sources: This rank's rows. The k-th sources of all ranks have the same names, dtypes and row
-            shapes, and together every vertex once. Names of different sources differ.
+            shapes, and together have each vertex once. Names of different sources differ.
         everywhere: Whether every rank gets the blocks; otherwise only rank 0 does.
 
     Raises:
@@ -182,7 +182,7 @@ class RowsOfRank:
         return RowsOfRank(places, len(wanted), self.contributes)
 
     def within(self, vertices: slice) -> tuple[npt.NDArray[np.int64], RowsOfRank]:
-        """Return the local rows of `vertices`, and `RowsOfRank` counted from ``vertices.start``."""
+        """Return the local rows of `vertices`; and `RowsOfRank`, counted from their start."""
         there = (self.vertices >= vertices.start) & (self.vertices < vertices.stop)
         size, rows = vertices.stop - vertices.start, np.flatnonzero(there)
         return rows, RowsOfRank(self.vertices[rows] - vertices.start, size, self.contributes)
@@ -197,7 +197,10 @@ class RowsOfRank:
 def gather_rows(
     rows: RowsOfRank, array: np.ndarray, transport: Transport, everywhere: bool
 ) -> np.ndarray | None:
-    """Return all ranks' rows by vertex, on rank 0 or `everywhere`; else None. Collective."""
+    """Return all ranks' rows in vertex order, on rank 0 or on all ranks (`everywhere`). Collective.
+
+    Other ranks get None.
+    """
     columns_of({"rows": array}, transport)
     whole = None
     with transport.agreement():

@@ -140,7 +140,7 @@ class Graph(EdgeGraph):
 
         Parameters:
             x: Tensor[num_rows, width].
-            reduce: "sum", "mean" or "max"; 0 in rows without nonzeros.
+            reduce: "sum", "mean" or "max"; the result is 0 in rows without nonzeros.
             weight (Tensor[nonzeros] or Tensor[nonzeros, width], or "plan"): A weight for every
                 nonzero, in the order of `local_edge_index`. "plan": the weights are `edge_values`.
                 Not allowed with "max".

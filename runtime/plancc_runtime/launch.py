@@ -97,11 +97,11 @@ def open_transport(
     """Return the transport that suits the way this process was started. Collective.
 
     "auto" is "single" for one rank, "torch" under torchrun, else "mpi"; "torch" is "nccl" if every
-    rank of a machine has its own CUDA device, else "gloo". Ranks are waited for up to `timeout`
-    seconds (None or 0: no limit).
+    rank of a machine has its own CUDA device, else "gloo". Ranks wait for each other up to
+    `timeout` seconds, or without limit if it is None or 0.
 
     Raises:
-        InputError: If "single" is given to several ranks, or from `check_no_singleton`.
+        InputError: If "single" is given to several ranks, or if `check_no_singleton` raises it.
         BackendUnavailable: If several ranks were started but cannot reach each other.
     """
     check_choice("transport", name, TRANSPORTS)
@@ -159,7 +159,7 @@ def check_no_launcher(ranks: int, transport: Transport | str) -> None:
         raise InputError(f"`ranks` {ranks}: the launcher started {size} ranks; leave `ranks` out")
     if transport != "auto":
         name = transport if isinstance(transport, str) else type(transport).__name__
-        raise InputError(f"`ranks` {ranks}: its threads use no transport; drop transport {name}")
+        raise InputError(f"`ranks` {ranks} starts threads, which use no transport; drop {name}")
 
 
 def check_no_singleton() -> None:

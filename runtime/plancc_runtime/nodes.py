@@ -20,8 +20,9 @@ def with_exchange(header: Header, part: Part, exchange: str, transport: Transpor
     """Return the slice with the exchange that the run uses to send rows. Collective.
 
     If the topology fits the ranks' nodes, or `exchange` is "nodes", the transport counts messages
-    between the topology's nodes. "auto": the plan's hops, or direct messages if the topology does
-    not fit. "flat": direct messages. "nodes", "relays": the plan's hops, on any nodes.
+    between the topology's nodes. With `exchange` "auto", rows take the plan's hops, or direct
+    messages if the topology does not fit; with "flat", direct messages; with "nodes" or "relays",
+    the plan's hops, whether the topology fits or not.
     """
     topology = header.topology
     if not isinstance(part.expand, Routed):
@@ -64,7 +65,7 @@ def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
 
 
 def fits(topology: Topology, nodes: list[str]) -> bool:
-    """Whether ranks share a node exactly if the topology puts their parts on the same node."""
+    """Whether the ranks that share a node are those whose parts the topology puts on one node."""
     planned = planned_nodes(topology, len(nodes))
     _, found = np.unique(nodes, return_inverse=True)
     pairs = set(zip(planned.tolist(), found.tolist(), strict=True))

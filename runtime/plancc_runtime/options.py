@@ -553,7 +553,7 @@ class TrainOptions:
             )
 
     def setting(self, name: str) -> str:
-        """Return an option and its value for messages; for a flag or a mapping only the name."""
+        """Return an option with its value, for errors; of flags and mappings, only the name."""
         value = getattr(self, name)
         text = ",".join(map(str, value)) if isinstance(value, tuple) else value
         alone = value is True or isinstance(value, Mapping)

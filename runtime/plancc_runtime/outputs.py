@@ -49,7 +49,7 @@ class Outputs:
     ) -> list[int]:
         """Write predictions for all vertices that the task predicts, or only for `wanted`.
 
-        Return how many vertices were predicted in each class; empty for real numbers.
+        Return how many vertices were predicted in each class; [] if outputs are real numbers.
 
         Parameters:
             embeddings: Layer, counted from 1, whose outputs are written too.

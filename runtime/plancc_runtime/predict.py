@@ -41,7 +41,7 @@ class Predicted(NamedTuple):
     """Figures of the file that `predict` or `score_links` has written.
 
     Attributes:
-        counts: Vertices predicted in every class; empty for real numbers or links.
+        counts: How many vertices are predicted to have each class; empty for real numbers or links.
         num_vertices: Number of rows in the file: vertices, or pairs of vertices.
         words, words_of_all: Words sent for listed vertices, and for all vertices; 0 without a list.
     """
@@ -229,7 +229,7 @@ def _id(word: str, named: bool) -> int | bytes | None:
 
 
 def _read_ids(text: str, named: bool) -> dict[Any, int]:
-    """Return the ids in a string such as "17,42" or in the file of this name; see `_checked`."""
+    """Return the ids in `text`, such as "17,42", or in the file `text`; see `_checked`."""
     if not os.path.exists(text):
         if named or "," in text or text.strip(" +-").isdecimal():
             return _checked(next(csv.reader([text])), named=named)
@@ -285,7 +285,7 @@ def _vertices_of(
     """Return the vertices with these ids: int64[m]; raise InputError for an unknown id. Collective.
 
     `share` is this rank's share of the source's ids, None if ids are numbers from 0. `of` is the
-    range of allowed vertices. An error names id k as ``places[k]`` and the id.
+    range of allowed vertices. The error for an unknown id k begins with ``places[k]``.
     """
     if not transport.all_equal(ids.tobytes()):
         transport.agree(InputError("the ids differ between ranks; give every rank the same ids"))
@@ -309,7 +309,10 @@ def _vertices_of(
 
 
 def _joined(opened: Opened, description: Description, task: LearningTask, weights: str) -> Part:
-    """Return the slice with all types' vertex data joined; raise InputError if types differ."""
+    """Return the slice with the vertex data of all types joined.
+
+    Raise InputError if the plan's types do not fit the network.
+    """
     of_network, types = description.options.types, opened.header.types
     if types is None and not of_network:
         return task.joined(opened.rows, opened.name)
@@ -331,7 +334,7 @@ def _joined(opened: Opened, description: Description, task: LearningTask, weight
 
 
 def options_of(description: Description, name: str, settings: dict[str, Any]) -> TrainOptions:
-    """Return the options of a run with the described network, or raise InputError with `name`."""
+    """Return the options of a run with the described network, read from file `name`."""
     dims, network = description.dims, description.options
     hidden = set(dims[1:] if network.decoder else dims[1:-1])
     if len(hidden) > 1:

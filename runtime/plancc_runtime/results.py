@@ -91,8 +91,8 @@ class Epoch(SplitMetrics):
         learning_rate: Learning rate; 0 if there was no update.
         val_loss: Mean loss over labelled validation vertices; None if not evaluated.
         seconds_max, seconds_mean: Seconds of each phase, such as "spmm", over ranks.
-        words_sent, messages_sent, bytes_sent: Rows of activations and gradients that all ranks
-            sent. On process grids, also nonzeros of A, and rows for products with weights.
+        words_sent, messages_sent, bytes_sent: What all ranks sent: rows of activations and
+            gradients. On process grids, also nonzeros of A, and rows for products with weights.
         words_sent_max, messages_sent_max: Counts of the rank that sends most.
         words_reduced: Words that every rank contributes to all-reduces, such as weight gradients,
             loss and scores; not in `words_sent`. On 1.5D grids, also sums of products.
@@ -307,7 +307,7 @@ class Measure:
         return [*(self.spent.seconds[phase] for phase in TIMES), evaluation]
 
     def traffic(self) -> list[int]:
-        """Return the counters of `Traffic` for the epoch, then the words of its evaluation or 0."""
+        """Return the counters of `Traffic` for the epoch, then the evaluation's words (0: none)."""
         words = 0 if self.evaluating is None else self.evaluating.traffic[WORDS_SENT]
         return [*self.spent.traffic.tolist(), int(words)]
 
@@ -374,7 +374,7 @@ def summarise(measures: Sequence[Measure], transport: Transport) -> list[Epoch]:
 def _step_seconds(mean: dict[str, float], reduce: float, steps: int) -> dict[str, float]:
     """Return `Epoch.step_seconds`: mean seconds of each portion of a step, such as "products".
 
-    `mean` has seconds by phase; `reduce` is the shortest time of a rank in all-reduces.
+    `mean` has seconds by phase; `reduce` has the all-reduce seconds of the rank that waits least.
     """
     found = {name: mean[phase] for name, phase in STEP.items()}
     found |= {"reduce": reduce, "waiting": found["waiting"] + found["reduce"] - reduce}

@@ -1,7 +1,7 @@
 """Files with one row per vertex, of numbers or short strings: CSV and .npz, written in pieces.
 
 In a CSV, a matrix `probability` becomes the columns ``probability_0``, ``probability_1`` and so on.
-Ids that are names in UTF-8 are text.
+Ids that are names (bytes in UTF-8) are written as text.
 """
 
 from __future__ import annotations

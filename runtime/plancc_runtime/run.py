@@ -178,14 +178,14 @@ class Run:
 
     @property
     def features(self) -> torch.Tensor:
-        """Standardised features of own rows, sorted by vertex type; only before `prepare`."""
+        """Standardised features of own rows, sorted by type; readable only before `prepare`."""
         data = self._data
         x, kind = self.network.standardized(data.features, data.where), data.row_type
         return x if kind is None else x[kind.argsort(stable=True)]
 
     @property
     def outputs(self) -> Outputs:
-        """The network's outputs, to be written or scored; only after `prepare`."""
+        """The network's outputs, to be written or scored; readable only after `prepare`."""
         from plancc_runtime.outputs import Outputs
 
         return Outputs(self._task, self._learner, self._execution, self._data, self.rows)
@@ -327,7 +327,7 @@ class Run:
         return Measure(*figures, volume, len(result.steps))
 
     def _see(self, scores: Scores, epoch: int) -> None:
-        """Record the followed validation value (see `_followed`) after `epoch` epochs, if any."""
+        """Record the validation value after `epoch` epochs (`_followed`), if the run has one."""
         if self._validated:
             self._best.see(self._followed(scores), epoch, self._learner.network)
 
@@ -343,7 +343,7 @@ class Run:
         return metric.lowered(found["val"])
 
     def finish(self) -> TrainResult:
-        """Return all figures of the run; with early stopping, set and score the best weights."""
+        """Return all figures of the run; early stopping restores and scores the best weights."""
         network, transport = self._learner.network, self.transport
         final, best_epoch = self._final_pass(), None
         if self.options.patience is not None:

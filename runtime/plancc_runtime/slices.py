@@ -145,7 +145,10 @@ def read_ids(plan: StrPath | Slice, content: str, transport: Transport) -> Ids |
 
 
 def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
-    """Return this rank's rows for a collection of all rows; only one copy of a row contributes."""
+    """Return this rank's rows, for a collection of the rows of all ranks.
+
+    If several ranks of a grid have a copy of a row, only one of these ranks contributes it.
+    """
     share = part.grid
     if share is None or share.grid.copies == 1:
         return RowsOfRank(part.global_id, header.num_vertices)

@@ -73,11 +73,14 @@ class Target(ABC):
 
     @abstractmethod
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
-        """Return sums over own vertices that `scores` needs; first, own share of the mean loss."""
+        """Return own share of the mean loss, then sums over own vertices that `scores` needs."""
 
     @abstractmethod
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return a split's scores, by field of `results.Scores`; `counts`: sum of all `count`."""
+        """Return a split's scores, by field of `results.Scores`.
+
+        `counts` is the sum of all ranks' results of `count`.
+        """
 
     @staticmethod
     @abstractmethod
@@ -124,7 +127,8 @@ class ClassTarget(Target):
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
         """Return each vertex's score for each ranked class, and whether the vertex is in the class.
 
-        Both are [m, ranked classes]. Of two exclusive classes, only the second is ranked.
+        Both are [m, ranked classes]. If every vertex is in one of two classes, only the second
+        class is ranked.
         """
 
     @classmethod
@@ -139,7 +143,8 @@ class ClassTarget(Target):
     def count(self, outputs: Tensor, labels: Tensor, total: float) -> Float64Array:
         """Return the loss, the number of correct predictions, and three numbers for every class.
 
-        They count vertices: correctly put into the class, put into the class, and in the class.
+        The three are numbers of vertices: rightly predicted to be in the class, predicted to be in
+        the class, and really in the class.
         """
         classes, predicted = outputs.shape[1], self._predicted(outputs)
         found = self._found(predicted, labels)
@@ -195,7 +200,7 @@ class OneClass(ClassTarget):
 
     @staticmethod
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Return class scores and membership, [vertices, classes]; of two classes, only class 1."""
+        """Return, by vertex and class, score and membership; for two classes, only of class 1."""
         classes = torch.arange(outputs.shape[1] == 2, outputs.shape[1], device=labels.device)
         scores = torch.softmax(outputs, dim=1)[:, classes]
         return scores.double().cpu().numpy(), (labels[:, None] == classes).cpu().numpy()
@@ -284,7 +289,7 @@ class Numbers(Target):
         return found
 
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return mean scores over targets; R2 of a constant target is 1 if it is met, else 0."""
+        """Return mean scores of targets; R2 of a constant target is 1 for exact outputs, else 0."""
         squared, magnitudes, sums, squares = counts[1:].reshape(4, -1)
         around = squares - sums**2 / size
         around[around <= size * np.finfo(np.float64).eps * squares] = 0

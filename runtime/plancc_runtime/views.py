@@ -33,7 +33,7 @@ class View:
     x: Tensor | None = None
 
     def rows_of(self, features: Tensor) -> Tensor:
-        """Return features of the first graph's rows: `x`, or else `features` at rows `inputs`."""
+        """Return `x` or, if it is None, the rows `inputs` of `features`, for the first graph."""
         if self.x is not None:
             return self.x
         return features if self.inputs is None else features.index_select(0, self.inputs)

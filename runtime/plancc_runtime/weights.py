@@ -102,7 +102,7 @@ def _native(array: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def _opened(path: StrPath) -> Iterator[Any]:
-    """Open an ``.npz``; errors of numpy, zipfile or zlib in the ``with`` block are InputErrors."""
+    """Open an ``.npz`` file; errors of other libraries in the context become InputErrors."""
     try:
         with PARSING, open_file(path) as stream, np.load(stream, allow_pickle=False) as file:
             yield file

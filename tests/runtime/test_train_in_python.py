@@ -126,7 +126,7 @@ REFUSED = {
     "shares": ({"split": 5}, "`split` 5: several numbers are needed"),
     "none": ({"ranks": 0}, "`ranks` 0: at least 1 is needed"),
     "many": ({"ranks": 9}, "plan.h5: cannot start 9 ranks for a plan of 3 parts; start at most"),
-    "transport": ({"ranks": 2, "transport": "mpi"}, "`ranks` 2: its threads use no transport"),
+    "transport": ({"ranks": 2, "transport": "mpi"}, "`ranks` 2 starts threads"),
 }
 
 

@@ -1,6 +1,6 @@
 """Descriptions of sparse accelerators, as dataclasses and as TOML files.
 
-The memory on a chip keeps data for further reads: `OutputTiles`, or the `Cache` of a processor.
+The memory on the chip, which saves repeated reads, is `OutputTiles` or a processor's `Cache`.
 """
 
 import os
@@ -37,7 +37,8 @@ class OutputTiles:
         adjacency: How A is stored: "csr" in tiles of rows and columns with pointers of rows; "csc"
             in tiles of rows with pointers of columns; "pairs" without pointers.
         nonzero_bytes: Bytes of one nonzero without the pointers.
-        skips: What is not read of H if unneeded: "rows", "windows" (node buffers), or "nothing".
+        skips: Units of H that are not read if a tile needs none of their rows: "rows", "windows"
+            (as many rows as the node buffer holds), or "nothing".
     """
 
     node_buffer: float

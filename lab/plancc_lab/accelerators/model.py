@@ -102,7 +102,7 @@ class AcceleratorEstimate:
 
     Attributes:
         features, adjacency: Bytes of H, and of A, that are read from memory.
-        outputs: Bytes of Z and of the mask that are read or written.
+        outputs: Bytes of the results, and of the mask (dropout and ReLU), read or written.
         compute_seconds, memory_seconds: Seconds of the adders alone and of the memory alone.
         seconds: Seconds in total; adders and memory may overlap.
     """
@@ -185,7 +185,7 @@ def _tiled(memory: OutputTiles, work: Aggregations, width: int) -> MemoryTraffic
 
 
 def _masked_outputs(work: Aggregations, whole: float) -> float:
-    """Return bytes of the mask and of the outputs that it keeps; all outputs have `whole` bytes."""
+    """Return the bytes of the mask plus those of kept outputs; all outputs have `whole` bytes."""
     return (work.mask_density + 1 / 32) * whole
 
 

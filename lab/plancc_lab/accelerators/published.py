@@ -124,7 +124,7 @@ class Comparison:
 
 
 def comparisons() -> list[Comparison]:
-    """Return comparisons with all speed-ups of Figure 12 and all energies of Table 3."""
+    """Compare the model with all speed-ups of Figure 12 and all energies of Table 3."""
     machines = {name: accelerator(name) for name in SHIPPED}
     over_cpu = speedups_over_cpu()
     found = []

@@ -83,7 +83,7 @@ class Effort:
         networks: Number of rows and width of every small network.
         epochs: Number of measured epochs of each network, after `WARM_UP` others.
         samples: Number of samples of each measurement, whose median counts.
-        seconds: Least seconds of a sample; if ranks share cores, at least `TURNS` are used.
+        seconds: Least seconds of a sample; `TURNS` if ranks share cores and `TURNS` is larger.
     """
 
     rows: tuple[int, ...]
@@ -126,8 +126,8 @@ class MeasuredRates:
     """Rates of sparse products of one rank, float32.
 
     Attributes:
-        rows: Numbers of rows of the square matrix.
-        width: Numbers of columns of the dense operand.
+        rows: Numbers of rows of the measured square matrices.
+        width: Numbers of columns of the measured dense operands.
         multiply_adds (float64[rows, nonzeros_per_row, width]): Multiply-adds per second.
     """
 
@@ -146,7 +146,8 @@ class MeasuredRates:
 class MeasuredEpochs:
     """Times of an epoch of a GCN that every rank trains alone, with all passes.
 
-    A time is the mean over ranks of the median over epochs, or of their mean if ranks share cores.
+    A time is the mean over ranks of the median over epochs or, if ranks share cores, of the mean
+    over epochs.
 
     Attributes:
         sparse, rest: Seconds of sparse products, and of all other work.
@@ -277,7 +278,8 @@ class _Watch:
     def seconds(self, *cycles: Sequence[Callable[[], None]]) -> Array:
         """Return, for every list of functions, the mean seconds of one call. Collective.
 
-        Samples of the lists alternate. The results are medians over samples, and means over ranks.
+        Samples of the lists are taken in turn. The results are means over the ranks' medians of
+        samples.
         """
         repeats = []
         for cycle in cycles:

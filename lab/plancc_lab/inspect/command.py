@@ -1,4 +1,4 @@
-"""`plancc inspect`: the core's command, extended by a lower bound on the number of rows sent."""
+"""`plancc inspect` of plancc_cli, extended by a lower bound on the number of rows sent."""
 
 from __future__ import annotations
 

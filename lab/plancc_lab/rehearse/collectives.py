@@ -16,7 +16,7 @@ Groups = tuple[tuple[int, ...], ...]
 
 
 def collective_times(machine: Machine) -> Callable[[str, Groups, int, tuple[int, ...]], float]:
-    """Return a function that returns the seconds of a collective, once all its ranks call it.
+    """Return a function for the seconds that a collective takes after all its ranks have called it.
 
     The seconds are for messages, without the overhead of the operation. The function's parameters
     are the attributes of `links.RecordedCollective`.

@@ -246,7 +246,7 @@ def _predicted(
 ) -> tuple[Prediction, str]:
     """Return the predicted epoch, and a note on what is predicted ("" if nothing is unusual).
 
-    For a network without prediction, the epoch of a GCN is predicted; the note says why.
+    If the network cannot be predicted, the epoch of a GCN is predicted; the note says why.
     """
     word_bytes, why = WORD_BYTES[asked.dtype], ""
     if asked.sampling.active:

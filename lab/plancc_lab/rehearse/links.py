@@ -63,8 +63,8 @@ class Links:
         injection: Bytes per second that a node sends to others while it receives as many.
         overlap: Speed of messages while their rank computes, as a share of their speed otherwise.
         cores: Number of ranks of a node that compute at full speed; more ranks share the cores.
-        slowness: Seconds of every rank, alone on a core, for one second of work on this computer.
-        collective: Function that returns the seconds of a collective, once all its ranks call it.
+        slowness: Seconds that each rank, alone on a core, needs for this computer's work of 1 s.
+        collective: Function for the seconds of a collective after all its ranks have called it.
     """
 
     ranks_per_node: int

@@ -205,7 +205,7 @@ class RecordingTransport(LocalTransport):
             self._keeps = before
 
     def keep(self, filled: Sequence[Buffer], moves: bool) -> None:
-        """Record the integers that arrived in `filled`; unless `moves`, restore recorded ones."""
+        """Record the integers in `filled`; if `moves` is false, fill it with recorded integers."""
         if not self._keeps:
             return
         whole = [buffer for buffer in filled if str(buffer.dtype).endswith(("int32", "int64"))]

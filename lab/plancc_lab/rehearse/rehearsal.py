@@ -45,8 +45,8 @@ class Rehearsal:
     Attributes:
         result: Result of the run on threads; its times have no meaning.
         epochs: The replayed epochs.
-        typical: If all epochs do the same work, a replay with medians over all epochs; else the
-            epoch whose time is the median.
+        typical: If all epochs do the same work, a replay in which each step takes its median time
+            over all epochs; else the epoch whose time is the median.
         measured_alone: Whether ranks also executed epochs alone, with their data in the caches.
         content: Content hash of the plan; "" if not known.
     """

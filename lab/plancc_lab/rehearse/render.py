@@ -38,7 +38,7 @@ def print_rehearsal(
 ) -> None:
     """Print the times of the typical epoch, by phase and along its critical path.
 
-    `prediction` is shown for comparison; `note` says what is predicted if it is not this epoch.
+    `prediction` is shown for comparison. `note` is "", or tells how the prediction was made.
     """
     epoch, schedule = found.typical, prediction.schedule
     result = found.result

@@ -151,7 +151,7 @@ class Replay:
     ) -> None:
         """Begin a round of messages; `receives` has the number of pieces of every receive.
 
-        A piece has its sender, its tag, and its position in `receives`.
+        Each item of `pieces` is a piece's sender, its tag, and its receive's index in `receives`.
         """
         mine = rank.rounds[number] = _Round(rank, len(pieces), [*receives])
         for peer, tag, k in pieces:
@@ -201,7 +201,8 @@ class Replay:
     def _done(self, mine: _Round, cause: Moment, receive: int | None = None) -> None:
         """Record that a piece of round `mine` has finished; the rank continues if it waited for it.
 
-        `cause` led to the end of the piece; `receive` is None for a sent piece.
+        `cause` led to the end of the piece. `receive` is the number of the receive that the piece
+        belongs to; None for a sent piece.
         """
         rank, mine.open = mine.rank, mine.open - 1
         if receive is not None:
@@ -216,7 +217,10 @@ class Replay:
     # -- messages ------------------------------------------------------------------------------
 
     def _meet(self, place: tuple[int, int, int], mine: _ReplayEnd) -> None:
-        """Record an end of message `place` (sender, receiver, tag); start it if both are known."""
+        """Record one end of a message; start the message if both of its ends are known.
+
+        `place` is (sender, receiver, tag).
+        """
         ends = self._ends[place]
         if not ends or ends[0].is_sent == mine.is_sent:
             ends.append(mine)
@@ -310,7 +314,7 @@ class _Node:
     """Cores and ports that the ranks of a node share.
 
     All ranks that compute have the speed of `pace`; ``pace.done(time)`` is the work that such a
-    rank has done by then. A rank's computation ends when ``pace.done`` is ``computing[rank]``.
+    rank has done at this time. A rank's computation ends when this work is ``computing[rank]``.
     """
 
     shared: tuple[_Shared, _Shared] = field(default_factory=lambda: (_Shared(), _Shared()))
@@ -363,7 +367,7 @@ class _ReplayEnd(NamedTuple):
 
 @dataclass(eq=False)
 class _Item:
-    """A message, or a rank's share of a collective; `left` is how many ports must still end it."""
+    """A message, or a rank's share of a collective; `left` ports have not finished it yet."""
 
     seconds: float
     left: int
@@ -372,7 +376,7 @@ class _Item:
     crossing: float | None = None  # seconds of what the ranks of either node share
 
     def over(self, cause: Moment) -> None:
-        """Record that a port has finished the item; for the last port, call `done` with `cause`."""
+        """Record that a port has finished the item; if it is the last, call `done` with `cause`."""
         self.left -= 1
         if not self.left:
             self.done(cause._replace(what=self.cause.what))

@@ -200,7 +200,7 @@ class EpochTimeline:
 
 
 def _shares(spans: Spans, begin: float, end: float) -> Iterator[tuple[str, float]]:
-    """Yield the seconds of an interval that lie in each span, and the seconds in no span."""
+    """Yield each span's name and seconds in an interval; last, `REST` and the seconds left."""
     left = end - begin
     at = bisect_left(spans, begin, key=lambda span: span[2])
     while at < len(spans) and spans[at][1] < end:

@@ -1,1 +1,1 @@
-"""A page about plans for a browser, and a short form of this page for notebooks."""
+"""A web page about plans, and a short form of this page for notebooks."""

@@ -108,7 +108,8 @@ def panels_of(width: float, height: float, rows: int = 1, **shared: Any) -> list
 def chart_of(axes: Any, name: str, what: str, note: str) -> Chart:
     """Return the figure of these axes as a chart; `name` must be unique on the page.
 
-    Ids of groups become titles or are removed, and placeholder colours become variables.
+    In the SVG, the ids that `entitle` has set become titles, most other ids are removed, and
+    placeholder colours become CSS variables.
     """
     from matplotlib import rc_context
 
@@ -225,7 +226,8 @@ def matrix(
 ) -> Chart:
     """Return a picture of the nonzeros of a matrix.
 
-    `texts` are `what` and `note` of the chart; lines are drawn before rows and columns `borders`.
+    `texts` are `what` and `note` of the chart. A line is drawn before each row, and before each
+    column, whose index is in `borders`.
     """
     (axes,) = panels_of(SQUARE, SQUARE + 0.4)
     _pixels(axes, density, span_of([density]), "a pixel")
@@ -237,7 +239,7 @@ def matrix(
 
 
 def volume(density: Density, name: str, note: str, span: tuple[float, float]) -> Chart:
-    """Return a chart of the rows that parts send each other; colours stand for the range `span`."""
+    """Return a chart of the rows that parts send each other; its colours cover the range `span`."""
     (axes,) = panels_of(SQUARE, SQUARE + 0.6)
     picture = _pixels(axes, density, span, "rows")
     if density.size <= MOST_CELLS:

@@ -1,7 +1,8 @@
 """Readers of the log and the timeline of a run.
 
-The log has a line with a JSON object for every epoch, the timeline the format of Chrome's tracing;
-docs/use/study.md lists the keys. Files may come from other programs, so every value is checked.
+The log has a line with a JSON object for every epoch; docs/use/study.md lists the keys. The
+timeline has the format of Chrome's tracing. Files may come from other programs, so every value is
+checked.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def read_log(path: StrPath) -> RunLog:
 
 
 def _lines(name: str) -> Iterator[tuple[int, str]]:
-    """Yield the line number, from 1, and the text of every line of a file that is not blank."""
+    """Yield the number, from 1, and the text of every line of a file; leave out blank lines."""
     with _opened(name) as stream:
         number = 0
         while line := stream.readline(LONGEST_LINE + 1):
@@ -311,7 +312,7 @@ def _spans(events: list[Any], name: str) -> tuple[list[int], list[_Spans]]:
 
 
 def _epochs_of_all(spans: list[_Spans]) -> dict[int, tuple[float, float]]:
-    """Return, for every epoch that all ranks have, when the first begins and the last ends."""
+    """Return when the first rank begins and the last rank ends every epoch that all ranks have."""
     found: dict[int, tuple[float, float]] = {}
     ranks: dict[int, int] = {}
     for of_rank in spans:

@@ -59,7 +59,7 @@ class Bits:
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
         """Return how many words tell owners which halo rows a block needs.
 
-        The result has two entries: summary words, and words of bits.
+        The result has two entries. The first counts summary words; the second counts words of bits.
         """
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 
@@ -96,9 +96,9 @@ class Bits:
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
 
     def _words(self, rows: Int64Array) -> Pairs:
-        """Return how many words are sent, for every pair of parts, to say that rows are needed.
+        """Return how many words of bits each part sends each other part to say which rows it needs.
 
-        `rows` are positions in `_rows`. A word is sent if it has the bit of a needed row.
+        `rows` are the needed rows, as positions in `_rows`. A word without their bits is not sent.
         """
         words = np.unique(self._word[rows])
         return self._pairs(*np.unique(self._message[words], return_counts=True))
@@ -162,7 +162,8 @@ def live_in_batch(
 ) -> LiveBatch:
     """Return the rows, nonzeros and messages of a step of a row plan on a mini-batch.
 
-    If `idle`, layers also compute unread rows. `bits` is None if every rank draws the whole batch.
+    If `idle`, layers also compute unread rows. `bits` counts words by which ranks tell owners the
+    needed rows; None if every rank draws the whole batch.
     """
     n, rows, nonzeros = len(owner), *np.zeros((2, num_parts), np.int64)
     layers: list[Tables] = []

@@ -181,7 +181,7 @@ def predict_batches(
 
 
 def _num_training(plan: Plan) -> int:
-    """Return the number of training vertices; of a plan with labels, only labelled vertices."""
+    """Return the number of training vertices; if the plan has labels, only labelled ones."""
     data = plan.vertex_data
     found = np.ones(plan.num_vertices, np.bool_) if data.train_mask is None else data.train_mask
     if data.labels is not None:

@@ -1,4 +1,4 @@
-"""`plancc simulate`: the core's command, extended by steps on mini-batches and by sweeps."""
+"""`plancc simulate` of plancc_cli, extended by steps on mini-batches and by sweeps."""
 
 from __future__ import annotations
 

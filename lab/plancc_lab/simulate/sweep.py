@@ -69,7 +69,7 @@ def sweep(
 ) -> Sweep:
     """Return the predicted epochs of all models on all numbers of ranks.
 
-    `why` of a cell says why there is no prediction. The effort matters only to models for which
+    A `Cell` without a prediction says why in `why`. The effort matters only to models for which
     `compile` searches by default. Edge plans balance nonzeros, whatever `balance` is.
     """
     options = replace(options, dims=tuple(predictor.dims), machine=predictor.machine)
@@ -152,7 +152,7 @@ def _tables_of_graph(
 def _check_boundaries(sizes: Sizes, models: Sequence[Contender]) -> None:
     """Check that every model has the boundary fractions (halo rows per own row) that it needs.
 
-    Raises InputError also if fractions name a model that is not in the sweep, or for edge plans.
+    Raises InputError also for edge plans, or if `sizes` names a model that is not in the sweep.
     """
     labels = [contender.label for contender in models]
     for label in sizes.boundary:

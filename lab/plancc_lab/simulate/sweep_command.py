@@ -130,7 +130,10 @@ def run_sweep(graph: str | None, predictor: Predictor, given: dict[str, Any]) ->
 
 
 def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
-    """Return the sizes that replace a graph, or None; InputError if both or neither are given."""
+    """Return the given sizes, which replace a graph file; None if a graph file is given.
+
+    Raises InputError if both or neither are given.
+    """
     from plancc.predict.sizes import Boundary, Sizes
 
     if given["vertices"] is None:

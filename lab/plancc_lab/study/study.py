@@ -158,11 +158,10 @@ class Study:
         return {(row.graph, row.parts, row.seed): row for row in rows}
 
     def pays(self, row: Row) -> dict[str, Payoff]:
-        """Return, for each name in `PAYS`, the number of epochs in which a search pays off.
+        """Return, for each name in `PAYS`, after how many epochs the search of `row` pays off.
 
-        This is the search whose figures `row` holds. It pays off once shorter epochs have saved
-        the time that it took: "pays_random" compares with a random partition, "pays_baseline" with
-        the baseline.
+        It pays off when shorter epochs have saved the time that the search took, compared with a
+        random partition ("pays_random") or with the baseline ("pays_baseline").
         """
         random = Spending(0.0, row.figures.get("random_epoch_seconds"))
         base = self._baselines.get((row.graph, row.parts, row.seed), row)

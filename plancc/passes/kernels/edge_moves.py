@@ -71,7 +71,7 @@ class Prices(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
-    """Compute the tolls of part q in rows `BURDEN` to `INTO` of `toll`, float64[6, num_parts]."""
+    """Compute the costs and loads of part q: rows `BURDEN` to `INTO` of `toll`, column q."""
     # Loads of both sides: OUT and INTO; their excess over the ceiling gives GIVE and TAKE.
     load = float(state.sums[q])
     nonzero = prices.nonzero * prices.scale[q]
@@ -430,7 +430,8 @@ def _stuck(  # type: ignore[no-untyped-def]
 def sweep_owners(order: Any, pattern: Any, state: Any, prices: Any) -> int:
     """Change the owners of vertices in `order` where the cost falls; return how many changed.
 
-    Nonzeros in the old part move too if this helps. Fees of messages are ignored.
+    If it helps, nonzeros of the vertex's row and column leave the old part too. Fees of messages
+    are ignored.
     """
     n, num_parts = len(state.owner), len(state.sums)
     toll = _tolls(state, prices)
@@ -491,7 +492,7 @@ def _staying(
     """Return the cost saved if net e leaves part q, and the number of nonzeros that move.
 
     Part q owns the net's vertex. The cost is -inf if a nonzero may not move. The nonzeros, without
-    the diagonal, go into `pins`. ``bonus[r]`` rises by what is saved besides if they move to r.
+    the diagonal, go into `pins`. ``bonus[r]`` rises by the further savings if they move to part r.
     """
     num, base = 0, 0.0
     for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):
@@ -573,6 +574,6 @@ def _best_owner(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _strain(load: float, more: float, prices: Any) -> float:
-    """Return how much the penalty of what a part sends, or receives, rises by `more` load."""
+    """Return how much the penalty rises if what a part sends (or receives) grows by `more`."""
     cost = penalty(load + more, prices.ceiling, prices.pressure)
     return cost - penalty(load, prices.ceiling, prices.pressure)

@@ -80,7 +80,8 @@ class EdgeState(NamedTuple):
 def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
     """Sort the nonzeros of a CSR pattern by rows and by columns, in about 24 bytes per nonzero.
 
-    A vertex's owner may change if all nonzeros of its row may (`movable`, bool[nnz]).
+    `movable`, bool[nnz], says which nonzeros may change their owner. A vertex may if all nonzeros
+    of its row may.
     """
     n = len(indptr) - 1
     row = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
@@ -142,7 +143,7 @@ def volume(state: EdgeState) -> int:
 
 @njit(cache=True, nogil=True)
 def other(k: int, e: int, pattern: Any) -> int:
-    """Return the other net of nonzero k: its column if net e is its row, else its row."""
+    """Of the two nets of nonzero k, its row's and its column's, return the one that is not e."""
     n = len(pattern.diagonal)
     return n + pattern.column[k] if e < n else pattern.row[k]
 
@@ -192,7 +193,7 @@ def delete(e: int, q: int, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def send(e: int, m: int, rows: int, state: Any) -> None:
-    """Add `rows` to the expand (if net e is a column) or fold, between part m and e's owner."""
+    """Add `rows` rows between part m and e's owner: expand if net e is a column, fold if a row."""
     n = len(state.owner)
     q = state.owner[e % n]
     if e >= n:

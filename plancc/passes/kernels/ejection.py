@@ -1,8 +1,8 @@
 """Ejection chains: sequences of moves into full parts, where each full part ejects another vertex.
 
 The ejected vertex, the cheapest to move, goes to a part with room or to the next full part. A
-closed sequence that saves rows can start where all partial sums of saved rows are positive. So a
-chain is undone as soon as its moves save 0 rows or fewer.
+chain is undone as soon as its moves together save 0 rows or fewer. This misses no closed sequence
+that saves rows: each can start with a move after which the rows saved so far are always positive.
 
 Glover, 1996, "Ejection chains, reference structures and alternating path methods"; for balanced
 partitions Sanders and Schulz, 2013, who search for negative cycles.

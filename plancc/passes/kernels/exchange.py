@@ -37,7 +37,7 @@ class Rules(NamedTuple):
 
     Attributes:
         limit (float64[num_parts, num_constraints]): Largest weights of the parts.
-        unit (float64[num_parts, num_constraints]): Overload of one unit of weight above the limit.
+        unit (float64[num_parts, num_constraints]): Overload per unit of weight above the limit.
         share: Smallest share of the giving part's overload that an exchange must remove.
         tries: Largest number of parts that are tried as partners in an exchange.
     """
@@ -88,7 +88,7 @@ def _link(v: int, q: int, chain: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def give(v: int, there: int, chain: Any, nets: Any, state: Any) -> None:
-    """Move vertex v to part `there`; `chain` has a linked list of vertices per part: update it."""
+    """Move vertex v to part `there`, and to this part's linked list in `chain` (`Chains`)."""
     here = state.owner[v]
     # Unlink v from the list of its part.
     left, right = chain.before[v], chain.after[v]
@@ -197,7 +197,7 @@ def _overload(q: int, state: Any, rules: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, rules: Any) -> Any:
-    """Find the exchange of both parts that lowers the overload most per row that it costs.
+    """Find the move, or swap of two vertices, that lowers the overload most per row that it costs.
 
     Returns:
         value, i, j: The fall per row; indices of the vertices in `mine` and `theirs`, or -1.
@@ -228,14 +228,14 @@ def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, 
 def exchange(
     over: Any, roomy: Any, num_roomy: Any, chain: Any, nets: Any, state: Any, rules: Any, rng: Any
 ) -> int:
-    """Lower the overload of the parts in `over` by exchanges; return the number of exchanges.
+    """Exchange vertices to lower the overload of the parts in `over`; return how many exchanges.
 
     No exchange raises the total overload of all parts, and no exchange empties a part.
 
     Parameters:
         over (int64[k]): Parts above their limits.
-        roomy (int64[num_constraints + 1, num_parts]): All parts by descending room: row c by
-            constraint c, the last row by the smallest room in any constraint.
+        roomy (int64[num_constraints + 1, num_parts]): Every row has all parts, sorted by descending
+            room: in row c the room in constraint c, in the last row the least of any constraint.
         num_roomy (int64[num_constraints]): For every constraint, the number of parts with room.
         chain (Chains): The vertices that may move, in every part.
     """

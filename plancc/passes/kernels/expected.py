@@ -5,8 +5,8 @@ A part with c pins of a net, but not the net's source, needs the source's row wi
 
     sum over nets of cost * sum over parts other than the source's of reach[pins in the part]
 
-With reach 0, 1, 1, ... the cost is the volume; with 0, 1, 2, ... the edge cut. On coarse levels,
-pins count with their size, so that the cost is exact.
+With reach 0, 1, 1, ... the cost is the volume; with 0, 1, 2, ... the edge cut. On coarse levels, a
+pin counts as the number of original pins that it represents, so that the cost is exact.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def expected(nets: Any, state: Any, reach: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _is_wide(v: int, e: int, nets: Any, state: Any) -> bool:
-    """Whether net e is wide for v: v is not its source, and it has counts for all parts, several
-    of them above 0.
+    """Whether net e is wide for v: v is not the source of the net, and the net has counts for all
+    parts, several of them above 0.
     """
     dense = state.slot_ptr[e + 1] - state.slot_ptr[e] == len(state.sums)
     return dense and nets.source[e] != v and state.spread[e] > 1
@@ -50,8 +50,8 @@ def _is_wide(v: int, e: int, nets: Any, state: Any) -> bool:
 def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, seen: Any) -> Any:
     """Compute upper bounds on the cost saved by moving v to each part; return num and base.
 
-    The bound is ``base + score[q]`` for q in ``seen[:num]``, else `base`. The caller resets `score`
-    and `touched`.
+    The bound is ``base + score[q]`` for a part q in ``seen[:num]``, and `base` for all other parts.
+    The caller resets `score` and `touched`.
     """
     here, base, num = state.owner[v], 0.0, 0
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):

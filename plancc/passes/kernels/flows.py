@@ -432,7 +432,7 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
-    """Send flow along ``path[:length]``; return how many nodes come before its first full arc."""
+    """Send flow along ``path[:length]``; return how many nodes come before the first full arc."""
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
     path, path_pin, cost = flow.path, flow.path_pin, net.cost
@@ -602,7 +602,8 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
 def _list(side: int, x: int, net: Any, flow: Any) -> None:
     """Add vertex x to the vertices that a side could take in next.
 
-    Own vertices far from the boundary come first, the other part's far vertices last.
+    The side's own vertices come first, those farthest from the boundary before all others; of the
+    other part's vertices, the farthest come last.
     """
     if flow.reached[side, x] or flow.listed[side, x] or x < 2:
         return
@@ -645,7 +646,7 @@ def _hash(x: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _piercing(side: int, costly: bool, most: Any, net: Any, flow: Any) -> int:
-    """Return the vertex beyond its cut that a side takes in next; -1 if there is none.
+    """Return the next vertex that a side takes in, from beyond the cut; -1 if there is none.
 
     If `costly`, the other side may have reached the vertex, which raises the cost of the cut.
     """
@@ -792,7 +793,7 @@ def split_pair(
     nets: Any,
     state: Any,
 ) -> Any:
-    """Return the vertices that the two parts of a pair should exchange, int32[k], and the work.
+    """Return the vertices that the parts of a pair should exchange, int32[k], and the work done.
 
     `history` has two entries: the number of the group of pairs that last moved each vertex,
     int32[num_vertices]; and a bound, -1 before the pair's first search. If no number in the pair's

@@ -43,8 +43,8 @@ def propagate(
 ) -> int:
     """Give every vertex in `order` the label to which its links have the highest total cost.
 
-    A new label must stay within `heaviest` after the move. On a tie, a vertex keeps its label, or
-    takes the lightest. Returns the number of vertices with a new label.
+    A label that gains a vertex must then weigh at most `heaviest`. On a tie, a vertex keeps its
+    label, or takes the lightest. Returns the number of vertices with a new label.
 
     Parameters:
         weight (int64[n, c]), load (int64[n, c]): Weights of vertices, and of labels (updated).
@@ -142,8 +142,8 @@ def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
 
     Returns:
         ptr (int64[num + 1]): Offsets of the links of every cluster.
-        ends (int32[num_links]): Cluster where every link ends; empty if there are more than `most`.
-        cost (int64[num_links]): Total costs of the links.
+        ends (int32[num_links]): Cluster where every link ends.
+        cost (int64[num_links]): Total costs of the links. Both are empty for over `most` links.
     """
     start, members = members_of(num, label)
     ptr = count_between(start, members, links, label)
@@ -174,7 +174,7 @@ def members_of(num: int, label: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def count_between(start: Any, members: Any, links: ClusterLinks, label: Any) -> Any:
-    """Return offsets of the links between clusters, int64[num + 1]; equal links count once."""
+    """Return offsets of each cluster's links, int64[num + 1]; a pair of clusters has one link."""
     num = len(start) - 1
     score, seen = np.zeros(num, dtype=np.int64), np.empty(num, dtype=np.int32)
     ptr = np.zeros(num + 1, dtype=np.int64)

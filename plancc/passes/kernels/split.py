@@ -49,11 +49,11 @@ class Cut(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
-    """Return the vertex of every nonzero on one side of the bipartite graph, and the vertex count.
+    """Return every nonzero's vertex on one side of the bipartite graph, and the number of vertices.
 
     A left vertex is a pair (row, part): the part owns the column of a nonzero in the row, but not
-    the row. A right vertex is a pair (column, part), with rows and columns exchanged. A nonzero
-    whose row and column have the same owner gets -1.
+    the row. A right vertex is a pair (column, part): the part owns the row of a nonzero in the
+    column, but not the column. A nonzero whose row and column have the same owner gets -1.
     """
     number = np.empty(len(other), dtype=np.int32)
     last = np.full(num_parts, -1, dtype=np.int64)
@@ -154,10 +154,10 @@ def cover(cut: Cut) -> Any:
 
 @njit(cache=True, nogil=True)
 def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
-    """Return whether an alternating path from the other side reaches each vertex, bool[m].
+    """Return, for each vertex of one side, whether an alternating path reaches it: bool[m].
 
-    `starts` says which vertices of the other side begin paths. Vertex x there has the neighbours
-    ``ends[ptr[x]:ptr[x + 1]]``; vertex y here is matched with ``mate[y]``.
+    Paths begin at those vertices of the other side for which `starts` is true. Vertex x of the
+    other side has the neighbours ``ends[ptr[x]:ptr[x + 1]]``; `mate` matches vertices of this side.
     """
     found, queue = np.zeros(len(mate), dtype=np.bool_), np.empty(len(starts), dtype=np.int64)
     tail = 0
@@ -229,8 +229,8 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
 def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
     """Return whether each nonzero between two parts goes to its column's owner, bool[num_edges].
 
-    If the cover (`left`, `right`) has both ends of a nonzero's edge, the lighter part gets the
-    nonzero. `load` counts the parts' nonzeros, and is updated.
+    If both ends of a nonzero's edge are in the cover (`left`, `right`), the lighter of the two
+    parts gets the nonzero. `load` counts the parts' nonzeros, and is updated.
     """
     with_column = np.zeros(len(cut.at), dtype=np.bool_)
     # First the nonzeros with one end paid for, then those with a choice.

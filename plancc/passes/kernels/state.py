@@ -84,7 +84,7 @@ def _count(nets: Any, owner: Any, slot_ptr: Any, num_parts: int) -> Any:
 
 
 def volume(nets: Nets, state: State) -> int:
-    """Return the number of rows sent: the sum over nets of cost times (parts touched - 1)."""
+    """Return the number of rows sent: the sum over nets of cost times (parts with pins - 1)."""
     return int(nets.cost @ (state.spread.astype(np.int64) - 1))
 
 
@@ -110,7 +110,7 @@ def must_stay(v: int, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def last_slot(e: int, state: Any) -> int:
-    """Return the end of net e's slots, which begin at ``slot_ptr[e]``; skip slots of count 0."""
+    """Return the end of net e's slots, which begin at ``slot_ptr[e]``. Some may have count 0."""
     start = state.slot_ptr[e]
     dense = state.slot_ptr[e + 1] - start == len(state.sums)
     return start + (len(state.sums) if dense else state.spread[e])

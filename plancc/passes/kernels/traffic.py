@@ -33,7 +33,7 @@ class PairTraffic(NamedTuple):
         sent, received (int64[num_parts]): Number of rows that a part sends, and receives.
         messages_sent, messages_received (int64[num_parts]): Messages; 0 if `pair` is empty.
         pair (int32[steps, num_parts, num_parts], or int32[steps, 0, 0]): Rows from one part to
-            another in each step: one in row plans, two in edge plans; empty if messages do not
+            another in each step. Row plans have one step, edge plans two. Empty if messages do not
             matter.
     """
 
@@ -48,7 +48,8 @@ class Tariff(NamedTuple):
     """Prices of traffic, as in the formula at the top of this module.
 
     Attributes:
-        row, message: Load that a row, and a message, adds to the sender's and the receiver's side.
+        row: Load that a row adds to the sent side of one part, and to the received side of another.
+        message: Load that a message adds to the same two sides.
         ceiling, pressure: Load above which a side has a cost, and the price of the excess.
         fees (float64[m], m at least 1): Fee of row k of a message. Further rows have the last fee.
     """
@@ -137,7 +138,7 @@ def _strain(side: float, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _sides(q: int, sent: int, received: int, flow: Any, tariff: Any) -> float:
-    """Return the price of part q's load above the ceiling, with `sent` and `received` more rows."""
+    """Return part q's penalty if it sends `sent` more rows and receives `received` more rows."""
     out = tariff.row * (flow.sent[q] + sent) + tariff.message * flow.messages_sent[q]
     into = tariff.row * (flow.received[q] + received)
     into += tariff.message * flow.messages_received[q]
@@ -154,7 +155,7 @@ def _row_price(q: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _fee(q: int, m: int, more: int, flow: Any, tariff: Any) -> float:
-    """Return the fee of the next row (`more` is 0) or last row (-1) of the message from q to m."""
+    """Return the fee for a row of the message from q to m: the next (`more` 0) or last row (-1)."""
     at = flow.pair[0, q, m] + more
     return tariff.fees[max(0, min(at, len(tariff.fees) - 1))]
 

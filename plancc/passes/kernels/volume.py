@@ -120,8 +120,8 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
     Returns:
         num: Number of parts listed in `seen`; 0 if v has no cut net; -1 if parts are not listed.
         base: See `rate`.
-        everywhere: Whether every cut net of v touches every part. If num is -1, the parts that
-            `seen` does not list are all parts if this is true, else those with a score above 0.
+        everywhere: Whether every cut net of v touches every part. If num is -1, `rate` would list
+            all parts in this case, and otherwise the parts with a score above 0.
     """
     here = state.owner[v]
     num_parts = len(score)
@@ -178,7 +178,7 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
 def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
     """Return the part that `rate` would write first into `seen`, among the parts in `tied`.
 
-    These parts are equally good for v. Sets their entries of `score` to -1.
+    These parts are equally good for v. Their entries in `score` become -1.
     """
     # So the tie is broken as if the parts had been listed, and both ways give the same plan.
     for k in range(len(tied)):
@@ -223,7 +223,7 @@ def saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
 def _choose(  # type: ignore[no-untyped-def]
     v, found, nets, state, bounds, highest, score, seen
 ):
-    """Choose the best part for v, -1 to stay; also return rows saved, and gains computed.
+    """Return the best part for v (-1: v stays), the rows saved, and how many gains were computed.
 
     `found` is the result of `_score` for v, which must have a cut net; `score` is reset to 0.
     """
@@ -373,7 +373,7 @@ def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score
 
 @njit(cache=True, nogil=True)
 def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Move vertices as in `best`, or choose again if a move has become useless; see `sweep`."""
+    """Move each vertex to its part in `best`; choose again if that no longer helps. See `sweep`."""
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest = _highest(state, bounds)
     moved, gained, evaluations = 0, np.int64(0), 0

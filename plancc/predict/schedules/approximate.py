@@ -1,7 +1,7 @@
 """Schedulers of inexact epochs: halo rows are sampled, or partial sums are added late or never.
 
 Boundary sampling keeps each halo row with the same probability (Wan et al. 2022, Algorithm 1). With
-a late fold or none (Md et al. 2021, Algorithm 4), ranks compute with copies of vertices.
+a late fold, or no fold (Md et al. 2021, Algorithm 4), ranks compute with copies of vertices.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Approximation:
-    """The way in which an epoch approximates an exact epoch.
-
-    Other values than these raise InputError.
+    """The way in which an epoch approximates an exact epoch; InputError for a wrong value.
 
     Attributes:
         boundary_sampling: Probability, 0 to 1, with which a row plan keeps each halo row.

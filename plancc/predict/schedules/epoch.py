@@ -91,7 +91,7 @@ class Scheduler(ABC):
         return self.rows
 
     def rows_of(self, layer: int, which: str) -> Int64Array:
-        """Return how many rows every rank multiplies in a `Linear` whose `rows` are `which`."""
+        """Return how many rows every rank multiplies in a step `Linear` with ``rows=which``."""
         return self.rows
 
     def columns(self, width: int) -> int | Int64Array:
@@ -137,7 +137,7 @@ class Scheduler(ABC):
                     yield COLLECTIVES, work
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield any (step, work) for a step whose result is the same in all epochs."""
+        """Yield the (step, work), if any, of a step whose result is the same in all epochs."""
         yield from ()
 
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:
@@ -244,8 +244,8 @@ def is_of_one(work: Work) -> bool:
 def _copied(messages: PointToPoint) -> Elementwise:
     """Return the owners' work of copying sent rows or, in reverse, of adding arriving sums.
 
-    The work of adding or copying at the other end of the messages is included only if the rows are
-    for a later epoch.
+    At the other end of the messages, rows are added or, in reverse, copied. This work is included
+    only if the rows are for a later epoch.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

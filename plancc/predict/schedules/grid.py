@@ -29,7 +29,7 @@ TRANSPOSE_WORDS = 18
 
 
 class GridScheduler(Scheduler):
-    """Base class of the schedulers of process grids; InputError if tables and grid do not fit."""
+    """Base class of the schedulers of process grids. Tables must have as many parts as the grid."""
 
     def __init__(self, tables: Tables) -> None:
         grid = tables.grid
@@ -303,8 +303,8 @@ def _rounds(rows: Int64Array, chunk: Int64Array, columns: int) -> tuple[Int64Arr
 def pairs_in(column: IntArray, pairs: Pairs, columns: int) -> Pairs:
     """Turn messages between parts into messages between the ranks that send and receive them.
 
-    `column`, int[num_messages, k], has the process columns in which each message is sent; a single
-    row holds for all messages.
+    `column`, int[num_messages, k], has the process columns in which each message is sent. If it has
+    a single row, this row is for all messages.
     """
     source, target = (
         (end[:, None] * columns + column).astype(np.int32).ravel()

@@ -1,7 +1,7 @@
 """Link prediction in an epoch: rows and numbers that are sent, and the work of the decoder.
 
-Words are exact for epoch 0 of a run with the same seed, whose negatives (drawn pairs of vertices)
-are the same; other epochs send about as many.
+Words are exact for epoch 0 of a run with the same seed, because it draws the same negatives (random
+pairs of vertices). Other epochs send about as many words.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class LinkTables:
 
     Attributes:
         scored (int64[num_ranks]): Links and negatives that a rank scores.
-        negatives (int64[num_ranks]): Negatives among these.
+        negatives (int64[num_ranks]): Negatives that a rank scores.
         fixed: Messages with the rows of targets of links, the same in every epoch.
         drawn: Messages with the rows of targets of negatives.
-        home: Messages that say who owns a negative's target. Every vertex has a fixed rank that
-            knows its owner, and sends it.
+        home: Messages that say who owns a negative's target. For every vertex, a fixed rank knows
+            the owner, and sends the owner's number.
         decoder: Name of the decoder, see `LinkTask`.
     """
 
@@ -68,8 +68,8 @@ class LinkTables:
     def memory(self, width: int) -> Int64Array:
         """Return the largest memory that link prediction needs at any time: int64[num_ranks] bytes.
 
-        A rank keeps both ends' rows of all links and negatives, the outputs of decoder "mlp", and
-        gradients of both ends, of links or of negatives.
+        A rank keeps the rows of both ends of all links and negatives, the outputs of decoder "mlp",
+        and the gradients of both ends of either the links or the negatives, whichever are more.
         """
         kept = (4 if self.decoder == "mlp" else 2) * self.scored
         back = 2 * np.maximum(self.negatives, self.scored - self.negatives)

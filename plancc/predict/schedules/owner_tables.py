@@ -113,7 +113,8 @@ def _live_matrices(
 ) -> list[tuple[Graph, npt.NDArray[np.bool_]]]:
     """Return for every layer, first to last, a matrix of the nonzeros it uses, and its live rows.
 
-    A row is live if a wanted output (None: any) depends on it. Equal live rows share a matrix.
+    A row is live if a wanted output depends on it; if `wanted` is None, all outputs are wanted.
+    Layers with the same live rows share a matrix.
     """
     live = np.ones(len(matrix.indptr) - 1, dtype=np.bool_) if wanted is None else wanted
     layers: list[tuple[Graph, npt.NDArray[np.bool_]]] = []

@@ -119,7 +119,7 @@ def _live(
 
 
 def _live_pairs(plan: Plan, part: Int32Array, vertex: Int32Array) -> Pairs:
-    """Return the expand of a plan, with its hops, that brings row ``vertex[i]`` to ``part[i]``."""
+    """Return an expand over the plan's hops that brings the row ``vertex[i]`` to ``part[i]``."""
     straight = _needed(part.astype(np.int64), vertex, plan.owner(), plan.num_parts)
     rows, place = plan.num_vertices, plan.places()
     needed, found = np.unique(part.astype(np.int64) * rows + place[vertex]), []
@@ -286,8 +286,8 @@ def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
 def _leaves(source: _Source, tables: Tables) -> Pairs:
     """Return `Tables.leaves` of an edge plan.
 
-    The message from part k to m has a row for each vertex of k in nonzeros of m, counted once even
-    if m both receives its row and has a partial sum.
+    The message from part k to part m has one row for each vertex of k that is an end of a nonzero
+    of m, even if m both receives the vertex's row and sends a partial sum for it.
     """
     keys = []
     for table in ("expand/recv", "fold/send"):

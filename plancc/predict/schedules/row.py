@@ -41,7 +41,7 @@ class RowScheduler(Scheduler):
         self._fold = None if tables.fold is None else tables.fold.reversed
 
     def tables_of(self, layer: int) -> Tables:
-        """Return the tables for the rows that a layer computes; layers are counted from 1."""
+        """Return the sizes and messages of the rows that a layer computes; layers count from 1."""
         live = self._tables.live
         return self._tables if live is None else live.layers[layer - 1]
 
@@ -129,7 +129,7 @@ def traffic_of(tables: Tables) -> Traffic:
 def messages(step: str, pairs: Pairs, width: int | Int64Array) -> list[PointToPoint]:
     """Return the messages of the exchange `pairs`, whose rows have `width` columns.
 
-    Exchanges in hops give an entry for every hop, and empty exchanges none.
+    The list has an entry for every hop or, without hops, one entry; hops without rows are left out.
     """
     steps = pairs.by_step(step).items()
     return [PointToPoint(each, width, name) for name, each in steps if len(each.source)]

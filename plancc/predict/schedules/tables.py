@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Live:
-    """The tables of every layer of a row plan without dead rows, which no output in the loss needs.
+    """Tables of a row plan's layers. They leave out *dead* rows: no output in the loss needs them.
 
     A derived class sets `scheduler` if its epochs have other steps than those of a row plan.
 
@@ -54,8 +54,8 @@ class Tables:
         boundary_nonzeros (int64[num_parts] or None): Nonzeros in boundary rows; None if unknown.
         halo_nonzeros (int64[num_parts] or None): For layout "row": nonzeros in halo columns; None
             if not counted.
-        leaves: For layout "edge": messages that would bring a row for every foreign vertex of a
-            part's nonzeros; None if not counted.
+        leaves: For layout "edge": messages if each part received a row for every vertex in its
+            nonzeros that another part owns; None if not counted.
         blocks (int64[num_parts, k] or None): Nonzeros of a part in each piece of A's columns
             (`piece_of_rows`). None: spread evenly.
         undirected: Whether the matrix equals its transpose.

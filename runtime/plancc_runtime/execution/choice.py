@@ -159,7 +159,7 @@ def _check_feature(grid: Grid, options: TrainOptions) -> None:
 def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
     """Raise InputError for options that a process grid does not support.
 
-    `wanted` has chosen options that only row plans support; this function adds some.
+    `wanted` lists the chosen options that need a row plan; this function appends further ones.
     """
     if MODELS[options.model].whole_rows:
         raise InputError(

@@ -73,8 +73,8 @@ class LateFolds(FullBatch):
     def _settled(self) -> int:
         """Index of the last epoch in which partial sums or totals of the features arrive.
 
-        With r bins of vertices, all bins have sent partial sums after epoch r - 1. The leaves of
-        all bins have the totals 2 r epochs later (`layouts.clones`).
+        With r bins of vertices, all bins have sent partial sums after epoch r - 1. All ranks have
+        the totals of their copies 2 r epochs later (`layouts.clones`).
         """
         assert self._delay is not None
         return 3 * self._delay.epochs - 1
@@ -84,7 +84,7 @@ class LateFolds(FullBatch):
             sums.finish()
 
     def figures(self, network: Network) -> Figures:
-        """Return the mean number of words per epoch, over a cycle in which every bin is sent once.
+        """Return the mean number of words per epoch over a cycle: one turn of each bin of vertices.
 
         With the pass `constant`, partial sums of features are not counted. Other passes change
         nothing, since no gradients of rows are sent.

@@ -63,7 +63,7 @@ def words_of_pass(
     Parameters:
         graphs: Graph of every layer, as in a `View`.
         plain: Whether the pass "order" is off.
-        fixed: Whether the first layer exchanged the features before the epoch, uncounted.
+        fixed: Whether the first layer's exchange was before the epoch, and is not counted.
         reduced: Whether to count the words of all-reduces instead of the words sent.
     """
     words = np.zeros(len(graphs), np.int64)
@@ -85,7 +85,7 @@ def words_of_outputs(network: Network, graphs: Sequence[LayerGraph]) -> int:
 
 
 def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
-    """Return this rank's traffic for those of a layer's steps that are not `LayerStep.at_hand`."""
+    """Return this rank's traffic in a layer's steps, except steps with `LayerStep.at_hand`."""
     found = Counts.zero(1)
     for step in steps:
         if not step.at_hand:
@@ -116,7 +116,7 @@ def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[s
 
 
 def steps_remark(network: Network, view: View, sent: Counter[str], transport: Transport) -> str:
-    """Compare the words `sent` in training on `view` with those of the listed `Options.steps`.
+    """Compare the words `sent` in training on `view` with the words that `Options.steps` predicts.
 
     Collective. Return a remark on the first layer whose counts differ, or "".
     """

@@ -201,9 +201,10 @@ class Columns:
         self._held = own  # memory of the result; it grows with the number of kept halo rows
 
     def kept(self, received: BoolArray) -> Tensor:
-        """Return the features of own rows and of halo rows that `received` (bool[num_halo]) keeps.
+        """Return the features of own rows and of the halo rows for which `received` is true.
 
-        The tensor, [num_columns, width], is valid until the next call.
+        `received` is bool[num_halo]. The tensor, [num_columns, width], is valid until the next
+        call.
         """
         rows = torch.from_numpy(np.flatnonzero(received)).to(self._halo.device)
         own, size = len(self._own), len(self._own) + len(rows)

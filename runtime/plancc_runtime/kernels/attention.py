@@ -63,7 +63,7 @@ class Attended:
     Attributes:
         column (Tensor[n, 3, h]): Every column's source score, and its factors in the two branches.
         row (Tensor[m, 4, h]): Every row's target score, its factors in the two branches (which
-            `attention` divides by Z), and memory for <g, out>.
+            `attention` divides by Z), and room for <g, out>, which the adjoint writes.
         x (Tensor[n, h d]): For every column, the row that is summed.
         parts (Tensor[m, 2 h d]): `positive`, and the result before the bias is added.
         totals (Tensor[m, 2, h]): P and Z.
@@ -141,7 +141,7 @@ def attention(
         bias (Tensor[h d], or Tensor[d] if `mean`; optional): Bias of the result.
 
     Returns:
-        out (Tensor[m, h d], or Tensor[m, d] if `mean`): The result; the bias or 0 in empty rows.
+        out (Tensor[m, h d], or Tensor[m, d] if `mean`): The result. Empty rows have the bias or 0.
         kept (Attended): Argument of `attention_adjoint`.
     """
     column, row = prepared
@@ -171,10 +171,10 @@ def attention_adjoint(
         places (int64[m], optional): Column of every row's own vertex; by default i for row i.
 
     Returns:
-        back (Tensor[n, h d]): Gradient of x, including the gradient through sources and targets.
-        scores (Tensor[n, 2, h]): For every column, the gradients of its source, and of the target
-            from its row of x (or 0).
-        target (Tensor[m, h]): Gradient of the target of every row.
+        back (Tensor[n, h d]): Gradient of x, including the gradient through both kinds of scores.
+        scores (Tensor[n, 2, h]): For every column, the gradients of its source score, and of the
+            target score that is computed from its row of x (0 if there is none).
+        target (Tensor[m, h]): Gradient of every row's target score.
     """
     by_row = _inner(pattern.rows, kept, g)
     scores = kept.x.new_zeros(pattern.num_columns, 2, kept.heads)

@@ -42,8 +42,8 @@ class SparseMatrix(ABC):
     ) -> None:
         """Write the rows of A x to rows `rows` of `out`, or add them if `add`; other rows stay.
 
-        The same inputs give the same bits; if the kernel never splits a row, also with other
-        numbers of threads. Terms of a row are added in order, or column block by column block.
+        The same inputs give the same bits. If the kernel never splits a row, this holds for any
+        number of threads. Terms of a row are added in order, or column block by column block.
 
         Parameters:
             x (Tensor[n, d]): Contiguous, of the matrix's dtype and device; no part of `out`.

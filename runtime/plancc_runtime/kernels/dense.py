@@ -41,7 +41,7 @@ def linear(
 def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return x for one operation, and x or its distinct rows `rows` for another operation.
 
-    The backward pass adds one gradient to the other in place: no other code may keep them.
+    The backward pass adds one gradient to the other in place, so no other code may keep either.
     """
     if x.requires_grad:
         return _Fork.apply(x, rows)
@@ -95,9 +95,10 @@ def weight_gradient(x: Tensor, g: Tensor) -> Tensor:
 
 
 def blocks_of(width: int, *tensors: Tensor, most: int = AT_ONCE) -> Iterator[tuple[Tensor, ...]]:
-    """Yield blocks of rows, of at most `most` entries of `width` columns: views of every tensor.
+    """Yield blocks of rows: for each block, views of the rows in every tensor.
 
-    A GPU gets only one block, of all rows.
+    With `width` columns, a block has at most `most` entries. A GPU gets only one block, of all
+    rows.
     """
     step = max(1, most // max(1, width))
     if tensors[0].device.type != "cpu" or len(tensors[0]) <= step:

@@ -1,9 +1,9 @@
 """Sums over the nonzeros in each row or column of one rank, and functions of each nonzero.
 
 The kernels compute aggregation (Md et al. 2021, Algorithm 1) and attention (Velickovic et al.,
-*Graph Attention Networks*, ICLR 2018), forward and backward. CPUs run numba kernels on an own pool:
-ranks may be Python threads, which must not use numba's threads at once. Other devices run torch
-operations.
+*Graph Attention Networks*, ICLR 2018), forward and backward. CPUs run numba kernels on a thread
+pool of this module, because ranks may be Python threads, which must not use numba's threads at the
+same time. Other devices run torch operations.
 
 Names of sizes: m rows, n columns, nnz nonzeros, h heads, d features.
 """
@@ -47,7 +47,8 @@ class PatternSide:
     Attributes:
         ptr (int64[groups + 1]): Group i has the nonzeros at the positions ``ptr[i]:ptr[i + 1]``.
         index (int32|int64[nnz]): Every nonzero's column (grouped by rows) or row.
-        edge (int32|int64[nnz] or None): Index in CSR order of every position; None if equal.
+        edge (int32|int64[nnz] or None): For every position, the nonzero's index in CSR order; None
+            if positions are these indices.
         native: Whether numba kernels run; else torch operations run.
     """
 
@@ -131,7 +132,7 @@ class Pattern:
 
 
 def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
-    """Return out[i] = sum of x[j] over the nonzeros of group i; j is in ``side.index``."""
+    """Return out[i] = sum of x[j] over the nonzeros of row (or column) i; ``side.index`` has j."""
     out = x.new_empty(len(side), x.shape[1])
     if not side.native:
         return multiply(side.ptr, side.index, x.new_ones(len(side.index)), x, out)

@@ -1,7 +1,7 @@
 """Random bits of `plancc.sampling.counter`, computed by torch on any device.
 
-int64 products wrap around as uint64 products do; `_shifted` clears the sign bits that right shifts
-of int64 copy.
+int64 products wrap around as uint64 products do. A right shift of int64 copies the sign bit;
+`_shifted` clears these copies.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A sparse product compiled for this CPU.
 
 Tiles of a row's columns are summed in registers (Md et al. 2021, Algorithm 3), with prefetch of
-rows of x; if these do not fit in a cache, the matrix is split into column blocks (Algorithm 2). One
+rows of x; if x does not fit in a cache, the matrix is split into column blocks (Algorithm 2). One
 thread sums a row, in order, so the bits do not depend on the number of threads.
 
-Measured and rejected: tiles in the outer loop take 1.5 to 1.7 times as long, products without
-prefetch 1.5 to 1.9 times; stores that bypass the cache slow the next reader.
+Measured and rejected: the loop over tiles as the outer loop takes 1.5 to 1.7 times as long, a
+product without prefetch 1.5 to 1.9 times; stores that bypass the cache slow the next reader.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class _Csr:
 
 @cache
 def _compiled(dtype: torch.dtype) -> Any:
-    """Return the C function of the product; its argument is a call's address (`kernels.claims`)."""
+    """Return the C function of the product; it gets the address of a call (`kernels.claims`)."""
     return cfunc("void(CPointer(int64))")(_product32 if dtype == torch.float32 else _product64)
 
 

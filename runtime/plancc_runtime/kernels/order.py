@@ -20,8 +20,8 @@ def cache_order(pattern: csr_matrix, method: str, num_interior: int | None = Non
 
     Parameters:
         pattern (csr_matrix[m, >= m]): Halo columns (from m on) and values are ignored.
-        method: "none", "rcm" (reverse Cuthill-McKee, symmetrised) or "degree" (most needed rows
-            first).
+        method: "none", "rcm" (reverse Cuthill-McKee, symmetrised) or "degree" (the rows that most
+            own rows need come first).
         num_interior: Number of interior rows, which stay before the boundary rows.
     """
     check_choice("row order", method, ORDERS)

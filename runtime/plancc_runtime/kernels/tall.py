@@ -69,7 +69,7 @@ def backward(
     Parameters:
         out (Tensor[m, d_out], optional): The result if it was rectified, else None.
         of_x (Tensor[m, d_in], optional): Memory for the gradient of x.
-        masked (Tensor[m, d_out], optional): Memory for g where `out` is positive, else 0.
+        masked (Tensor[m, d_out], optional): Memory for g with 0 wherever `out` is not positive.
     """
     x, g = x.contiguous(), g.contiguous()
     turned = weight if of_x is None else weight.T.contiguous()  # only the gradient of x reads it
@@ -95,7 +95,7 @@ def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
     Parameters:
         right: The weight or, in the backward pass, its transpose.
         share: Number of rows in one partial sum of the backward pass.
-        others: Further arguments of the function: the entries of its `call` from index `OUT` on.
+        others: Further arguments of the function, which it gets in the array `call` from `OUT` on.
     """
     d_in, d_out = sizes = x.shape[1], right.numel() // x.shape[1]
     of_in, of_out = (tiles(width, x.element_size(), WIDEST) for width in sizes)
@@ -110,7 +110,7 @@ def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
 
 @cache
 def _compiled(name: str) -> Any:
-    """Return C function `_forward` or `_backward`; it takes a call's address (`kernels.claims`)."""
+    """Return the compiled C function of `_forward` or `_backward`."""
     return cfunc("void(CPointer(int64))")({"forward": _forward, "backward": _backward}[name])
 
 
@@ -231,7 +231,7 @@ def _equal(builder, value, number):  # type: ignore[no-untyped-def]
 
 
 def _write_tile(builder, rows, lanes, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
-    """Generate the instructions for rows of a tile, each with two vectors of `lanes` numbers."""
+    """Generate the instructions for a tile; each row has two vectors of `lanes` numbers."""
     (a, a_step, term_step, terms), (b, b_step), (c, c_step, shift) = left, right, out
     vector = ir.VectorType(_FLOAT, lanes)
     zero = ir.Constant(vector, [0.0] * lanes)

@@ -75,8 +75,8 @@ class KeptBlock:
             rows (int64[m]): Rows of the slice that take part in the mini-batch.
             live (bool[m]): Whether a row is an output even if it has no nonzeros. The array is
                 overwritten: afterwards, it marks the outputs and the inputs.
-            scratch (int32[num_inputs or more], int32[num_halo]): Index in the mini-batch of each of
-                `rows`; memory for halo rows' indices.
+            scratch (int32[num_inputs or more], int32[num_halo]): For every row of the slice that
+                is in `rows`, its position there; and memory for positions of halo rows.
             in_place: Whether all rows of the slice are inputs, so that no row must be copied.
         """
         assert whole.halo is not None
@@ -276,10 +276,10 @@ class BatchMask:
         return KeptBlock(nonzeros, rows[:local], columns, factors, distinct(halo), sent)
 
     def _listed(self, layer: BatchLayer) -> tuple[Int64Array, Int32Array, Floats]:
-        """Return a sampled block's nonzeros in own rows, and its boundary pins.
+        """Return a sampled block's nonzeros in own rows.
 
-        Per nonzero: position in `_columns` (ascending), index of its row in the mini-batch, and
-        factor; int64[m], int32[m], float64[m].
+        For every nonzero: position in `_columns` (ascending), int64[m]; index of its row in the
+        mini-batch, int32[m]; and factor, float64[m].
         """
         assert layer.places is not None
         assert layer.factors is not None
@@ -308,8 +308,8 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
 
     Parameters:
         at: Index in the CSR matrix of every row of the block; -1 if missing.
-        layer: Row pointers of the block; every nonzero's column vertex and position in the row.
-        csr: Row pointers and columns of the matrix, `BatchMask._by_vertex`, column vertices.
+        layer: Row pointers of the block; column vertex, and position in the row, of every nonzero.
+        csr: Row pointers and columns of the matrix; `BatchMask._by_vertex`; the columns' vertices.
         num_own: Number of own rows, which are the first rows of the matrix.
         number: For every row of the matrix, its index in the mini-batch.
     """
@@ -372,9 +372,9 @@ def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
-    """Return the columns of some nonzeros, int32[m], and among them the own and the halo columns.
+    """Return the columns of some nonzeros, int32[m]; then only the own, then only the halo columns.
 
-    Own columns are below `num_rows`; halo columns are numbered from 0: int64 each.
+    The last two are int64. Own columns are below `num_rows`; halo columns are numbered from 0.
     """
     columns = np.empty(len(nonzeros), dtype=np.int32)
     for k in range(len(nonzeros)):  # a separate loop: its cache misses overlap

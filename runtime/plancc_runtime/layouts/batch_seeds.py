@@ -16,7 +16,7 @@ class Seeds(ABC):
     """This rank's share of the seeds of a mini-batch.
 
     Attributes:
-        rows (int64[m]): Local rows of the slice whose outputs count for the loss; ascending.
+        rows (int64[m]): Ascending local rows of this rank; the loss covers only their outputs.
         size: Number of seeds on all ranks; in link prediction, a seed is a pair of vertices.
         total: Divisor that turns the sum of the losses over all ranks into the mean loss.
     """

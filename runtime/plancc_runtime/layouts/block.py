@@ -68,15 +68,15 @@ class Block(WithColumns):
     Attributes:
         inputs (int32[num_inputs]): Vertex of every own row of the layer's input.
         outputs (int64[num_outputs] or None): Positions of own output rows among the inputs,
-            ascending; None if these are the same rows. In a process grid, columns of the diagonal
-            entries, or -1.
+            ascending; None if outputs and inputs are the same rows. In a process grid, the column
+            of every row's diagonal entry, or -1.
         row_ptr, column, value: CSR with rows [own outputs | folded rows] and columns [own inputs |
             halo rows]; columns are distinct in a row, and only own outputs have diagonal nonzeros.
         expand: Exchange that sends input rows to the peers and receives halo rows.
         self_loops: Whether normalising added the diagonal nonzeros, which then are no edges.
         halo (int32[num_halo] or None): Vertex of every halo row; None if no random draw needs it.
         numbering: Serial numbers for random draws; None if the boundary is not sampled.
-        edges (int64[num_local_rows] or None): Number of edges of every row, those included that
+        edges (int64[num_local_rows] or None): Number of edges of every row, including edges that
             `boundary.draw` left out or other ranks have; None if the block has all edges.
         closed_edges (int64[num_local_rows] or None): The same number, plus 1 if the row has no edge
             to itself.
@@ -188,8 +188,8 @@ class Block(WithColumns):
     def with_nonzeros(self, name: str) -> Block:
         """Return the block with the nonzeros that `name` selects; messages do not change.
 
-        "edges" drops a diagonal that normalising added; "closed" then adds missing diagonal
-        nonzeros, with value 1, in own rows; "plan" keeps all nonzeros.
+        "plan" keeps all nonzeros. "edges" drops a diagonal that normalising added. "closed" drops
+        it too; then every own row without a diagonal nonzero gets one of value 1.
         """
         if name == "plan":
             return self
@@ -216,7 +216,7 @@ class Block(WithColumns):
     def whole_degree(self, nonzeros: str) -> Int64Array:
         """Return the number of nonzeros of every row on all ranks: int64[num_local_rows].
 
-        `layouts.whole_counts` must have counted these nonzeros, named in `NONZEROS`, before.
+        `nonzeros` is a name in `NONZEROS`. `layouts.whole_counts` must have counted these before.
         """
         closed = nonzeros == "closed" or (nonzeros == "plan" and self.self_loops)
         counts = self.closed_edges if closed else self.edges

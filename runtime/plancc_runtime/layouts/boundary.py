@@ -38,10 +38,10 @@ _NO_NONZEROS = Nonzeros(np.zeros(1, np.int64), np.empty(0, np.int32))
 
 
 def ready_to_draw(block: Block, sampling: Sampling, transport: Transport) -> Block:
-    """Return the block with `halo` and `numbering`, which this rank needs for draws. Collective.
+    """Return the whole block with `halo` and `numbering`, which draws need. Collective.
 
-    Called once, for the whole block. Per halo row, 4 bytes are sent; boundary edge sampling sends 4
-    more, and 4 per nonzero in a halo column.
+    This sends 4 bytes per halo row; boundary edge sampling sends 4 more per halo row, and 4 per
+    nonzero in a halo column.
     """
     block = replace(numbered(block, sampling), halo=halo_vertices(block, transport))
     return with_uses_sent(block, transport)
@@ -63,7 +63,7 @@ def numbered(block: Block, sampling: Sampling) -> Block:
 
 
 def with_uses_sent(block: Block, transport: Transport) -> Block:
-    """Return the block with `Numbering.uses_sent`, the receivers' `uses`. Collective.
+    """Return the block with `Numbering.uses_sent`: the receiver's `uses` of sent rows. Collective.
 
     A block without `Numbering.uses` is returned unchanged.
     """
@@ -135,7 +135,7 @@ class Sample:
         )
 
     def kept_halo_part(self, part: csr_matrix) -> csr_matrix:
-        """Return the transpose of the kept nonzeros in halo columns, times ``scale[1]``.
+        """Return the kept nonzeros in halo columns, multiplied by ``scale[1]`` and transposed.
 
         csr_matrix[kept halo rows, local rows]; `part` is `matrices.halo_part` of the whole block.
         `keeps_own` must be true.
@@ -345,7 +345,7 @@ def _kept_rows(
     pin: Any,
     scale: float,
 ) -> Any:
-    """Draw the same nonzeros in halo columns as `_kept`, from CSR arrays of the transpose.
+    """Draw the nonzeros in halo columns that `_kept` draws, for CSR arrays of their transpose.
 
     Return the CSR arrays of the kept rows. `received` says which rows (halo rows) are kept, and
     `scale` multiplies the values.

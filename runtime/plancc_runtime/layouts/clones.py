@@ -64,10 +64,11 @@ from plancc_runtime.workspace import empty
 
 @dataclass(frozen=True, eq=False)
 class Clones:
-    """One rank's clones.
+    """One rank's clones, which are its own rows and its leaves.
 
     Attributes:
-        block: The matrix P of the clones [own rows | leaves], with edges counted on all ranks.
+        block: The matrix P, with a row and a column per clone [own rows | leaves]. Its edge counts
+            (`Block.edges`) include the edges on other ranks.
         num_own: Number of own rows.
         trees: Exchange that sends roots and receives leaves; messages are sorted by vertex.
         diagonal (float64[clones]): Diagonal nonzero of the vertex in the plan's matrix, or 0.
@@ -91,7 +92,7 @@ class Clones:
         return replace(self, block=replace(block, edges=edges, closed_edges=edges + ~in_p))
 
     def partial(self, coefficients: str, own_only: bool) -> Block:
-        """Return the matrix P with other values, and with own rows only if `own_only`."""
+        """Return the matrix P with the values `coefficients`; only its own rows if `own_only`."""
         block = self.block
         if coefficients != "plan":
             edges = block.without_added_diagonal()
@@ -109,7 +110,7 @@ class Clones:
         return block
 
     def own_coefficients(self, coefficients: str) -> npt.NDArray[np.float64] | None:
-        """Return s of the module's formula for z: float64[clones]; None if z is P h alone."""
+        """Return the factors s in z = P h + s h (see module): float64[clones]; None: z = P h."""
         leaf = np.arange(len(self.diagonal)) >= self.num_own
         if coefficients == "plan":
             return np.where(leaf, self.diagonal, 0)
@@ -237,8 +238,8 @@ class CloneGraph(LocalGraph):
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """Return z = P x + s x (see the module) or, if `back`, P^T x + s x, without autograd.
 
-        If the constructor got `sums`, the forward product is collective: it exchanges partial sums,
-        and uses what arrived in earlier epochs.
+        If the constructor got `sums`, the forward product is collective: it sends partial sums, and
+        uses those that it received in earlier epochs.
         """
         both, itself = self._partial_of(coefficients)
         x, num_own = x.contiguous(), self._clones.num_own
@@ -316,14 +317,16 @@ class Bin:
 
 
 class Delay:
-    """The bins of vertices, and the current epoch. The layers of a rank share one instance.
+    """The bins of vertices, which send in different epochs, and the current epoch.
+
+    The layers of a rank share one instance.
 
     Parameters:
         epochs: r, at least 1: the delay of a message in epochs, and the number of bins.
 
     Attributes:
         epoch (int): Epoch of the next products, from 0; the caller sets it.
-        bins (list of Bin): Bin k has a turn in every epoch e with e % r = k.
+        bins (list of Bin): Vertices of bin k send messages in every epoch e with e % r = k.
     """
 
     def __init__(self, clones: Clones, epochs: int, resources: Resources) -> None:
@@ -363,7 +366,8 @@ class _Turns:
     """Rows that the vertices of one bin have received in one layer, and rows in flight.
 
     Attributes:
-        up, down: Buffers: partial sums to roots (own rows), totals to leaves (copies); or None.
+        up, down: Buffers of partial sums that go to roots (own rows), and of totals that go to
+            leaves (copies); or None.
         sums (Tensor[roots, width] or None): Added to the roots' rows; None until sums arrive.
         totals (Tensor[leaves, width] or None): Replace the leaves' rows; None until totals arrive.
         next_sums, next_totals: Received rows that replace `sums` and `totals` at the next turn.
@@ -388,12 +392,12 @@ class _Turns:
 
 
 class DelayedSums:
-    """Exchanges partial sums and totals of one layer, which are used r (the delay) epochs later.
+    """Exchanges partial sums and totals of one layer; they are used r (the delay) epochs later.
 
-    See Md et al. 2021, Algorithm 4.
+    See Md et al. 2021, Algorithm 4. A root is a vertex on its owner, a leaf its copy on a rank.
 
     Parameters:
-        returns: Whether roots send totals back; no layer after the last reads the leaves' rows.
+        returns: Whether roots send totals to leaves. The last layer needs none.
         constant: Whether the partial sums never change, and are sent only once.
     """
 
@@ -405,11 +409,11 @@ class DelayedSums:
 
     @property
     def cycle(self) -> int:
-        """Number of epochs from one turn of a bin to its next turn."""
+        """Number of epochs after which the vertices of a bin exchange sums again."""
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:
-        """Receive rows for the bin whose turn it is, and send the partial sums of its leaves.
+        """Receive rows for the bin whose turn it is, and send partial sums of the bin's leaves.
 
         Collective. `partial` has the partial sums of all this rank's leaves: Tensor[leaves, width].
         """

@@ -70,7 +70,7 @@ class EdgeGraph(LocalGraph):
     def edge_index(self) -> Tensor:
         """Sources and targets of the edges, numbered as in `local_edge_index`: int64[2, edges].
 
-        Sorted by target row, then by the source's vertex. Collective on first use.
+        Edges are sorted by target row, then by the source's vertex. Collective on first use.
         """
         if self._edge_index is None:
             column, row = self.local_edge_index()

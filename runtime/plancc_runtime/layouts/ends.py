@@ -58,9 +58,10 @@ class Ends:
 
 
 class Directory:
-    """Directory of the rank and local row of every vertex; each rank stores a range of vertices.
+    """Directory of the rank and local row of every vertex.
 
-    The constructor is collective. `vertices` has the vertex of every own row.
+    Each rank stores the entries of a range of vertices. The constructor is collective; `vertices`
+    has the vertex of every own row.
     """
 
     def __init__(
@@ -79,7 +80,10 @@ class Directory:
     def _split_by_home(
         self, values: npt.NDArray[Any], vertices: npt.NDArray[np.integer]
     ) -> list[npt.NDArray[Any]]:
-        """Split `values`, one for each of the ascending vertices, by the rank that stores it."""
+        """Split `values` by the rank that stores each value's vertex.
+
+        `vertices` has the vertex of every value, ascending.
+        """
         bounds = np.arange(1, self._transport.size) * self._range
         return np.split(values, np.searchsorted(vertices, bounds))
 

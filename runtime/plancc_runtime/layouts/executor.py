@@ -59,7 +59,7 @@ class Action:
         what: "start" or "finish" messages, "multiply", "send" or "add" rows of a scatter, or
             "share".
         step: The step of the program to which the action belongs.
-        comes: Step that moves rows which a product reads as they arrive; None: all are there.
+        comes: Step that moves rows which a product reads as they arrive; None: none are awaited.
         leaves: Step that sends a product's rows as they are computed; None: no rows are sent.
     """
 
@@ -195,8 +195,9 @@ class Executor:
     InputError if the program breaks the module's rules; the adjoint is checked when it first runs.
 
     Parameters:
-        blocks: Pieces of the matrices, by the step's name and whether they are transposed.
-        movers, shared: Exchanges, and rows that a group shares, by the step's name.
+        blocks: Pieces of each step's matrix, by the step's name and whether they are transposed.
+        movers: The exchange of each step that moves rows, by the step's name.
+        shared: The rows of each step that shares rows in a group, by the step's name.
     """
 
     def __init__(
@@ -217,7 +218,7 @@ class Executor:
         }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
-        """Return a copy with the exchanges `movers`; `blocks` replace those with the same keys."""
+        """Return a copy with exchanges `movers`; `blocks` replace the blocks of the same keys."""
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
         return other
@@ -319,7 +320,7 @@ class Executor:
 
 
 class ProgramGraph(LayerGraph):
-    """The graph of a layout whose products an `Executor` runs, in the dtype of `resources`."""
+    """A graph whose products are run by an `Executor`, in the dtype of `resources`."""
 
     resources: Resources
 

@@ -1,7 +1,8 @@
 """The messages of a feature-parallel product, one all-to-all per batch of rows and direction.
 
-Before the product, ranks of a group send each other the columns of their rows that the other rank
-multiplies; afterwards, results are sent back. Rows are received directly into the product's input.
+Before the product, a rank sends to every other rank of its group those columns of its own rows that
+the other rank multiplies; afterwards, results are sent back. Rows are received directly into the
+product's input.
 """
 
 from __future__ import annotations
@@ -195,16 +196,16 @@ class Flow:
         return _Moving(pending, receives, sends)
 
     def _shares(self, stage: int, rows: Tensor, first: int) -> list[Tensor]:
-        """Return, for every rank of the group, a view of the rank's rows in one batch of `rows`.
+        """Return, for every rank of the group, a view of the rank's rows in batch `stage`.
 
-        `rows` are the rows of the part from row `first` on.
+        `rows` are rows of the part; the first of them is the part's row `first`.
         """
         batches = self._slicing.batches
         shares = (batches.share(stage, k) for k in range(batches.columns))
         return [rows[a - first : b - first] for a, b in shares]
 
     def _pieces(self, flat: Tensor, num_rows: int) -> list[Tensor]:
-        """Return a view of a flat buffer per process column: Tensor[num_rows, its columns]."""
+        """Return a flat buffer's views, one per process column: Tensor[num_rows, columns of H]."""
         return [
             flat[num_rows * c.start : num_rows * c.stop].view(num_rows, c.stop - c.start)
             for c in self._slices

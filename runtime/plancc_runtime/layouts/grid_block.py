@@ -1,8 +1,8 @@
 """The nonzeros of a rank of a process grid, as a `Block`.
 
 The columns are the columns of the rank's *pieces* (`Grid.pieces`), one piece after the other. Each
-stands for a row of H, which counts as a halo row even if this rank owns it; message k has the rows
-of piece k.
+column stands for a row of H, which counts as a halo row even if this rank owns it; message k has
+the rows of piece k.
 
              piece 0   piece 1
            +---------+---------+
@@ -61,7 +61,7 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
 def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
     """Return the block of a rank of a "1.5d" grid that receives only the rows that it needs.
 
-    Its columns belong to the chunk (`Grid.chunk`) of the process column; if the own part is in
+    Its columns belong to the chunk (`Grid.chunk`) of the process column; if the rank's part is in
     another chunk, the block has no inputs. Peer number k in messages is the rank that has part k.
     """
     grid, part = share.grid, share.block

@@ -47,7 +47,7 @@ def buffered(count: int, start: Callable[[int], Callable[[], T]], overlap: bool)
 
 @dataclass(frozen=True, eq=False)
 class Csr:
-    """CSR arrays of a broadcast piece of A: Tensor[nonzeros], int32[nonzeros], int32[rows + 1]."""
+    """A broadcast piece of A in CSR: Tensor[nonzeros], int32[nonzeros] and int32[rows + 1]."""
 
     value: Tensor
     column: Tensor
@@ -61,7 +61,7 @@ class Csr:
         return Csr(self.value[:nonzeros], self.column[:nonzeros], self.row_ptr)
 
     def laid_out(self, width: int, resources: Resources, transposed: bool) -> SparseMatrix:
-        """Return the piece of `width` columns, or its transpose, laid out for products."""
+        """Return the piece, which has `width` columns, or its transpose, laid out for products."""
         shape = len(self.row_ptr) - 1, width
         if self.value.device.type != "cpu":
             return TorchMatrix.of_tensors(self.row_ptr, self.column, self.value, shape, transposed)

@@ -126,9 +126,9 @@ class RowMover(ABC, Generic[M]):
 
     @abstractmethod
     def arriving(self, pieces: Sequence[Any], buffers: M) -> Iterator[tuple[Any, Tensor]]:
-        """Yield the pieces of a block in their order, each with its rows as soon as these arrive.
+        """Yield the pieces of a block in their order, each with the rows that it reads.
 
-        The round ends after the last piece.
+        A piece is yielded as soon as its rows arrive. The last piece ends the forward round.
         """
 
     @abstractmethod
@@ -137,7 +137,8 @@ class RowMover(ABC, Generic[M]):
     ) -> Iterator[tuple[Any, Tensor]]:
         """Yield the pieces of a block in a backward round, each with memory for the piece's rows.
 
-        Collective. The rows that the caller writes there are sent when it asks for the next piece.
+        Collective. The caller writes the rows into this memory; when it asks for the next piece,
+        the rows are sent.
         """
 
     @abstractmethod

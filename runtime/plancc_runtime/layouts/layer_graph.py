@@ -25,7 +25,8 @@ class LayerGraph(ABC):
     """The interface of the graph for convolutions. Methods that move rows are collective.
 
     Attributes:
-        copies: Number of ranks that compute the loss of the same row; divisor of sums over ranks.
+        copies: Number of ranks that compute the loss of the same row. Sums over ranks must be
+            divided by it.
         cycle: Number of epochs after which the messages of a product repeat.
         transport: Transport of all ranks, for sums over all rows.
     """
@@ -155,7 +156,7 @@ class LayerGraph(ABC):
         return self.finished(z, bias, rectified)
 
     def own_columns(self, vector: Tensor) -> Tensor:
-        """Return the entries of a vector, one per column of a matrix, for this rank's columns."""
+        """Return this rank's entries of `vector`, which has one entry per column of a matrix."""
         return vector
 
     def first_column(self, width: int) -> int:
@@ -165,7 +166,7 @@ class LayerGraph(ABC):
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
         """Return all `width` columns of x: Tensor[rows, width]. Collective.
 
-        If `copies` is above 1, so many ranks get the same rows, and compute the same results.
+        If `copies` is c > 1, c ranks get the same rows, and compute the same results.
         """
         return x
 
@@ -186,7 +187,7 @@ class LayerGraph(ABC):
         """
 
     def counts(self, step: LayerStep) -> Counts:
-        """Return this rank's traffic for a step of a layer over `cycle` epochs: arrays int64[1].
+        """Return this rank's traffic in `cycle` epochs for one step of a layer: arrays int64[1].
 
         A product with the step's coefficients must have been computed before.
         """

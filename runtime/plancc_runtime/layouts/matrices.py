@@ -1,7 +1,7 @@
 """Local matrices in the form in which kernels multiply by them ("laid out").
 
-Halo columns form one piece per group of messages, since a call of torch takes 10 to 50
-microseconds.
+The halo columns of several messages form one piece, since each piece needs a call of torch, which
+takes 10 to 50 microseconds.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class BlockPiece(NamedTuple):
 
 
 class TransposedPiece:
-    """The transpose of a whole block, laid out by the first product with it.
+    """The transpose of a whole block, which is built at the first product with it.
 
-    Products with features that need no gradient never lay it out. The constructor has the
-    arguments of `transposed`.
+    It is never built if features need no gradient. The constructor has the arguments of
+    `transposed`.
     """
 
     messages, source, target = range(0), ALL, ALL
@@ -211,7 +211,7 @@ def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Re
 def halo_pieces(
     messages: range, at: slice, transposed: csr_matrix, resources: Resources
 ) -> tuple[BlockPiece, BlockPiece]:
-    """Return the piece of the halo columns `at` of some messages, and the transposed piece.
+    """Return the piece of the halo columns `at`, which `messages` bring, and its transpose.
 
     The first piece stores only the rows that have nonzeros. `transposed` is csr_matrix[halo rows of
     the piece, local rows].

@@ -108,7 +108,8 @@ class TypedBlock:
     def block_of(self, relation: Relation, transport: Transport) -> Block:
         """Return the block of a relation, from own source rows to own destination rows. Collective.
 
-        It receives and folds only rows that have nonzeros of the relation. Its exchange is direct.
+        This block receives and folds only rows that have nonzeros of the relation. Its exchange
+        has no hops.
         """
         block, m, number = self.block, self.block.num_outputs, self.types.relations.index(relation)
         kept, received = self.relation == number, self.halo_of({number})
@@ -140,7 +141,7 @@ class TypedBlock:
     def inputs_of(self, name: str, received: BoolArray, transport: Transport) -> Block:
         """Return a block of own rows of the type `name` and halo rows `received`, without nonzeros.
 
-        Collective. The exchange is direct.
+        Collective. Messages of the block go directly to the rank that reads the rows.
         """
         block, own = self.block, self._own_columns(name)
         column = places(np.append(own, received))

@@ -76,7 +76,7 @@ class StackGraph(LocalGraph):
         return int(rows.stop - rows.start)
 
     def targets_of(self, name: str, columns: Tensor) -> Tensor:
-        """Return the rows of `columns` that belong to the layer's output rows of type `name`.
+        """Return what `columns` holds for the layer's output rows of type `name`, a row for each.
 
         `columns` comes from `columns_by_type`: own rows, then halo rows.
         """

@@ -1,4 +1,4 @@
-"""Number of edges of every row, summed over all ranks; means over neighbours divide by it."""
+"""The number of edges of every row on all ranks, by which means over neighbours are divided."""
 
 from __future__ import annotations
 

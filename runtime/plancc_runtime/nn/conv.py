@@ -165,9 +165,9 @@ class Conv(nn.Module, ABC):
     def target_map(self) -> Tensor | None:
         """Matrix, Tensor[d_target, m], that a caller must multiply the targets' rows by, or None.
 
-        It matters only if the layer was made with the argument `d_target`. The product of the
-        targets' rows and this matrix is then in the argument x of `forward`. None if x must have
-        the targets' rows themselves.
+        Only layers that were made with the argument `d_target` use it. The argument x of `forward`
+        then holds the product of the targets' rows and this matrix; if this is None, it holds the
+        targets' rows themselves.
         """
         return None
 

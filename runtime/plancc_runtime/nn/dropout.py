@@ -73,7 +73,7 @@ class _Mask(NamedTuple):
     def _put(self, x: Tensor, threshold: int, out: Tensor) -> None:
         """Write the result of `applied(x)` to `out` with torch, on any device.
 
-        Rows are handled some at a time: their random bits need twice the memory of x, or more.
+        A few rows are handled at a time, since their random bits need at least twice their memory.
         """
         step = max(1, AT_ONCE // max(1, x.shape[1]))
         for first in range(0, len(x), step):
@@ -89,7 +89,7 @@ def _mask_rows(
 ) -> None:
     """Compute out = x times the dropout mask; a number is dropped if its bits are below `dropped`.
 
-    Columns 2 k and 2 k + 1 share a 64-bit hash: the even column has its low 32 bits.
+    Columns 2 k and 2 k + 1 share a 64-bit hash; its low 32 bits are for the even column.
     """
     width = x.shape[1]
     odd = first_column % 2

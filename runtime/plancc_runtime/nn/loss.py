@@ -91,7 +91,7 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def _log_softmax(x: Tensor, out: Tensor) -> None:
-    """Compute out = log_softmax of the rows of x; few columns are transposed first, for speed."""
+    """Compute out = log_softmax of the rows of x; for speed, an x of few columns is transposed."""
     whole = len(x) // 16 * 16 if x.shape[1] < 16 and x.device.type == "cpu" else 0
     if whole:
         out[:whole] = torch.log_softmax(x[:whole].T.contiguous(), 0).T

@@ -41,7 +41,7 @@ def recomputed(
     fixed: Tensor | None = None,
     step: int = 0,
 ) -> Tensor:
-    """Return what `Network.forward` returns in training, but keep only exchanges. Collective."""
+    """Run `Network.forward` in training, but keep only results of exchanges. Collective."""
     kept: Rows = (x,)
     works: list[Work] = []  # map the kept rows to the input of a layer
     for k, graph in enumerate(graphs):
@@ -66,7 +66,7 @@ def recomputed(
 class _Layer:
     """Layer k of a network (counted from 0), as functions to call before and after its exchange.
 
-    With a residual, the last results of every method but `finish` are the layer's input rows.
+    With a residual, every method but `finish` also returns the layer's input rows, as last result.
     """
 
     def __init__(
@@ -102,15 +102,15 @@ class _Layer:
         return (*self._halves.across(*moved), *(self._graph.targets(each) for each in own))
 
     def after(self, place: slice, rows: Rows) -> Rows:
-        """Return the convolution's output for the rows in `place`, from their arguments `rows`."""
+        """Return the convolution's output for the rows in `place`; `rows` is from `across`."""
         given, own = self._parted(rows)
         return (self._halves.after(*given), *own)
 
     def finish(self, place: slice, rows: Rows) -> Rows:
         """Apply layer norm, activation and residual to some rows of a hidden layer's output.
 
-        A batch norm needs all rows, and is not applied. With a residual, `rows` ends with the
-        input.
+        A batch norm needs all rows, so it is not applied here. With a residual, the last of `rows`
+        holds the layer's input rows.
         """
         (z,), own = self._parted(rows)
         if self._network.options.norm == "layer":

@@ -182,8 +182,8 @@ class RelationConv(Conv):
     def _moved(self, stack: StackGraph, x: Tensor) -> Tensor:
         """Return the result of the layer's first step. Collective.
 
-        An `Aggregate` gives sums for all relations, Tensor[rows of the stack, d_in]. Another step
-        gives own and halo rows of all types, Tensor[num_columns, d_in].
+        If this step is an `Aggregate`, the result has the sums of all relations, Tensor[rows of the
+        stack, d_in]. Otherwise it has own and halo rows of all types, Tensor[num_columns, d_in].
         """
         step = self._moving
         if isinstance(step, Aggregate):
@@ -212,8 +212,8 @@ class RelationConv(Conv):
     ) -> Tensor | None:
         """Return the output rows of type `name`, or None if all their entries are 0.
 
-        `_rows` returns `moved`, which has a tensor for every relation, and the own rows by type;
-        `own` is the own rows of type `name`, if there are any.
+        `moved` has a tensor for every relation, and `own` has the own rows of type `name`, if any.
+        Both come from `_rows`.
         """
 
     def _rows(
@@ -221,8 +221,8 @@ class RelationConv(Conv):
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Return the rows from which the layer's outputs are computed. Collective.
 
-        First come the first step's results for every relation, with the columns of the source type.
-        Then come the own rows by type, perhaps none if the layer does not read x itself.
+        The list has, for every relation, the first step's result in the width of the source type.
+        The dict has the own rows by type; it may be empty if the layer does not read x itself.
         """
         widths, relations = self.types.widths, self.types.relations
         if isinstance(self._moving, Aggregate):

@@ -39,9 +39,10 @@ class RowAxis(NamedTuple):
 
 
 def places_of_rows(call: Call) -> list[RowAxis] | None:
-    """Return the row axis of every tensor that a function returns, the same on all ranks.
+    """Return the row axis of every tensor that a function returns; all ranks get the same answer.
 
-    [] means no row axis; None means that rows are mixed, or paired with another axis by chance.
+    [] means no row axis. None means that the function mixes rows, or works only if another axis
+    happens to have as many entries as there are rows.
     """
     key = call.name, *_shapes((*call.args, *call.kwargs.items()))
     with suppress(KeyError):  # if ranks are threads, another rank may clear the dictionary

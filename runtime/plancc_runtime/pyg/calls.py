@@ -101,7 +101,7 @@ class Call(NamedTuple):
     def run(self) -> Any:
         """Run the function and return its result.
 
-        Only a marked argument that the function changed in place comes back with a mark.
+        The result has no mark, unless it is a marked argument that the function changed in place.
         """
         return self.func(*self.args, **self.kwargs)
 
@@ -113,7 +113,7 @@ class Call(NamedTuple):
         return self.kwargs[named[0]] if named else default
 
     def dims(self, place: int, default: Any, ndim: int) -> set[int]:
-        """Return the axes, from 0, that the argument `dim` at position `place` names; None: all."""
+        """Return the axes, from 0, that argument `dim`, at position `place`, names; all if None."""
         found = self.get(place, "dim", default)
         if self.name == "flip" and isinstance(found, int):
             found = self.args[1:]
@@ -162,7 +162,10 @@ class _Operations(TorchDispatchMode):
 
 
 def _is_pointwise(operation: Any) -> bool:
-    """Whether torch tags an operation or, if it is not in `SUMS`, an overload as pointwise."""
+    """Whether torch tags an operation as pointwise.
+
+    A tag of any overload counts, unless the operation is in `SUMS`.
+    """
     name = operation.overloadpacket.__name__.rstrip("_")
     if name == "scalar_tensor":  # makes a tensor of a number
         return True

@@ -1,7 +1,7 @@
 """Checks that a network gives the same results on all ranks as on one rank.
 
-Both run on a small subgraph with vertices of every rank, in float64; one rank uses plain torch.
-Dropout is off, because the two runs would draw different masks.
+Both runs are on a small subgraph with vertices of every rank, in float64; the one rank uses plain
+torch. Dropout is off, because the two runs would draw different masks.
 """
 
 from __future__ import annotations
@@ -118,7 +118,10 @@ def _entries_of(
 
 
 def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Choose nearby rows of all ranks, bool[num_rows], and the edges among them. Collective."""
+    """Choose rows close to each other, on all ranks: bool[num_rows]; return also their edges.
+
+    Collective.
+    """
     column, row = graph.edge_index
     chosen = torch.zeros(graph.num_rows, dtype=torch.bool)
     first = row[column >= graph.num_rows][:1]
@@ -172,8 +175,9 @@ class _Entries(NamedTuple):
 
     Attributes:
         chosen (bool[...]): Which of this rank's rows or edges are in the subgraph.
-        keys: int64[1, n] vertices, or int64[3, n] relations, sources, targets; sorted by target.
-        order (int64[n]): Position of each sorted entry in the joined lists of all ranks.
+        keys: Vertices, int64[1, n], or relations, sources and targets, int64[3, n], of the
+            subgraph's entries on all ranks. Sorted by vertex, or by target.
+        order (int64[n]): Position of each sorted entry before sorting: rank 0's entries come first.
         mine (int64[...]): Position of each of this rank's entries among the sorted entries.
     """
 
@@ -286,8 +290,8 @@ def _run(
 ) -> _Passes:
     """Run a forward and a backward pass in float64. The loss is a weighted sum of all outputs.
 
-    `named` has the network's arguments for the whole graph. A run on one rank takes the kinds of
-    rows from the outputs `known` of the run on all ranks.
+    `named` has the network's arguments for the whole graph. `known` has the outputs of the run on
+    all ranks; from them, the run on one rank learns which outputs have rows.
     """
     inner = _without_caches(model).double().train()
     outputs: list[_Output] = []

@@ -269,7 +269,7 @@ class Distributed(nn.Module):
         return made
 
     def kinds_of(self, named: Mapping[Any, Any]) -> list[ArgumentKind]:
-        """Return the kind of each tensor in the arguments, the same on all ranks. Collective.
+        """Return the kind of each tensor in the arguments; all ranks get the same. Collective.
 
         A shape that fits a kind only on some ranks fits by chance, and does not count.
         """
@@ -410,9 +410,9 @@ class Distributed(nn.Module):
         return _around(layer, enter)
 
     def _on_own_rows(self, layer: Any) -> list[Any]:
-        """Return hooks of one of PyTorch Geometric's aggregations, which reduces edges of own rows.
+        """Return hooks for `layer`, a PyTorch Geometric aggregation, which reduces edges per row.
 
-        Aggregations that are known to handle each row independently get tensors without marks.
+        An aggregation that is known to handle each row independently gets tensors without marks.
         """
         pads = _pads(layer.__class__)
         is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")  # take messages
@@ -442,11 +442,11 @@ class Distributed(nn.Module):
     def _dropped(
         self, key: tuple[int, int], x: Tensor, rate: float, number: Tensor | None, draw: int
     ) -> Tensor:
-        """Return x after dropout. The mask is a function of (key, draw, id of the entry, column).
+        """Return x after dropout. The mask is a function of (key, draw, id of the row, column).
 
         Parameters:
             key: The seed, and the index of this call among the network's calls in training.
-            number (int64[entries], optional): Id of every entry of x; by default its position.
+            number (int64[rows], optional): Id of every row of x; by default the row's position.
             draw: Index of this dropout mask in the call.
         """
         axis = x.axis if isinstance(x, Spread) else 0
@@ -561,8 +561,8 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
 def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
     """Remove the marks (`Mark`) of a layer's arguments; the output gets the first argument's mark.
 
-    For layers whose result for a row depends on this row only, although they call functions that
-    mix rows.
+    This suits layers whose result for a row depends on this row only, although they call functions
+    that mix rows.
     """
     x = next(iter(all_in(inputs, Mark)), None)
     return plain(inputs), given, lambda out: out if x is None else alike(out, x)

@@ -207,7 +207,7 @@ M = TypeVar("M", bound=Mark)
 
 
 def marked(x: Tensor, kind: type[M], **what: Any) -> M:
-    """Return an alias of x, with gradient and a mark of class `kind` with attributes `what`."""
+    """Return an alias of x with its gradient, of the class `kind`, with the attributes `what`."""
     found = x.as_subclass(kind)
     vars(found).update(what)
     return found
@@ -231,7 +231,7 @@ def mark_in_place(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> T
 
 
 def counted(size: int, of: TypeRows | None, total: Callable[[], int]) -> Count:
-    """Return `size`, the size of a spread axis on this rank, as a `Count` with these attributes."""
+    """Return `size`, this rank's size of a spread axis, as a `Count` with `of` and `total`."""
     found = Count(size)
     found.of, found.total = of, total
     return found
@@ -255,7 +255,7 @@ def is_end(x: Any, is_source: bool | None = None) -> TypeGuard[EdgeEnds]:
 
 
 def plain(x: Any) -> Any:
-    """Return x, in which marked tensors are plain tensors again, and messages have their values."""
+    """Return x with plain tensors instead of marked ones; message tensors are computed."""
     return changed(
         x,
         Mark,

@@ -133,9 +133,9 @@ def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
 
 
 def returned(y: Tensor, axis: int, index: EdgeEnds, largest: bool = False) -> Tensor:
-    """Send halo rows of y to their owners; return own rows plus the received rows. Collective.
+    """Send halo rows of y to their owners; return sums of own and received rows. Collective.
 
-    If `largest`, the maximum replaces the sum, without gradient. Rows of y to which `index` does
+    If `largest`, return maxima without gradient instead of sums. Rows of y to which `index` does
     not refer must be 0.
     """
     graph, places = index.of.halo(index.relations)

@@ -51,7 +51,7 @@ class OverRanks(TorchFunctionMode):
         self.edges: EdgeEnds | None = None  # the edge index that was last split into its ends
 
     def _reduce_by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
-        """Reduce entries of the same index (sources of edges, or groups) over all ranks."""
+        """Reduce all ranks' entries that have the same index: a source of edges, or a group."""
         transport, is_source = self.transport, is_end(index, True)
         whole, at = plain(call.args[0]), plain(index)
         src = plain(src) if isinstance(src, Tensor) else whole.new_tensor(src).expand(at.shape)
@@ -122,7 +122,7 @@ class OverRanks(TorchFunctionMode):
     def _first(self, call: Call, x: Spread, bins: Bins, ties: Tensor) -> Tensor:
         """Return which of each bin's equal extremes a single process would find first: bool[...].
 
-        `ties` marks the equal extremes; the returned entry alone gets the gradient.
+        `ties` marks the equal extremes. Only the extreme that is found first gets the gradient.
         """
         number = self._numbers(x)
         at = [-1 if k == x.axis else 1 for k in range(x.ndim)]
@@ -232,12 +232,12 @@ def extreme(
 ) -> Tensor:
     """Return the largest (if `name` contains "max") or least entry of every bin.
 
-    Equal extremes share the gradient equally. So does an equal start value, as in torch, even if
-    `own` is false.
+    Equal extremes share the gradient equally. As in torch, a start value that equals them has a
+    share too, even if `own` is false.
 
     Parameters:
         pick: Maps bool[entries], the equal extremes, to those entries that get the gradient.
-        base: A start value for each bin, which counts as an entry if `own`; None without any.
+        base: A start value for each bin, which counts as an entry if `own`; None: no start values.
     """
     sign = 1 if "max" in name else -1
     wide = x.detach() if x.is_floating_point() else x.long()  # int64 holds the negatives too

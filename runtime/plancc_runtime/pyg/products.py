@@ -1,7 +1,7 @@
 """Sums of message tensors (`marks.Message`), as sparse products that store no row for each edge.
 
-Indexing rows by sources with `index_select` makes a message tensor, which factors of edges may
-multiply. Its sum at the targets of edges is a sparse product.
+Indexing rows by sources with `index_select` makes a message tensor. It may be multiplied by factors
+of edges. Its sum at the targets of edges is a sparse product.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def is_message_sum(call: Call) -> bool:
 class _KeptPattern(NamedTuple):
     """A pattern of edges.
 
-    `ends` (int64[2, edges]) has sources and targets; `order` sorts edges by target, None if sorted.
+    `ends` (int64[2, edges]) has sources and targets. `order` sorts the edges by target; None if
+    they are sorted.
     """
 
     ends: Tensor

@@ -48,7 +48,7 @@ from plancc_runtime.pyg.trees import all_in, changed
 
 
 class TorchRules(OverRanks):
-    """Context manager in which torch functions on marked tensors follow this module's rules."""
+    """Context manager: torch functions on marked tensors (`Mark`) follow this module's rules."""
 
     def __torch_function__(
         self, func: Any, _: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -144,7 +144,7 @@ class TorchRules(OverRanks):
         return torch.Size(sizes) if dim is None else sizes[dim]
 
     def _copied(self, call: Call, x: Tensor) -> Any:
-        """Return a copy of x with x's marks; ends of edges that change dtype raise InputError."""
+        """Return a copy of x with x's marks; raise InputError if the dtype of edge ends changes."""
         out = call.run()
         if isinstance(x, EdgeEnds) and out.dtype != x.dtype:
             refuse(call, calls.ENDS)
@@ -155,8 +155,7 @@ class TorchRules(OverRanks):
     def _made(self, call: Call) -> Any:
         """Call a function that makes a tensor of given sizes.
 
-        If a size is a `Count`, the result is a `Spread`, or row numbers for an `arange` of own
-        rows.
+        If a size is a `Count`, the result is a `Spread`; for `arange`, it is row numbers.
         """
         sizes = [*call.args, call.kwargs.get("size", call.kwargs.get("repeats"))]
         flat = [k for each in sizes for k in (each if isinstance(each, list | tuple) else [each])]
@@ -320,7 +319,7 @@ class TorchRules(OverRanks):
         return alike(found, x)
 
     def _sliced(self, call: Call, x: Spread, key: Any) -> Tensor:
-        """Return ``x[key]``; raise InputError for keys that cut the axis spread over the ranks.
+        """Return ``x[key]``; raise InputError for a key that cuts the spread axis ``x.axis``.
 
         Along this axis, the key must select all entries, or every n-th edge.
         """
@@ -364,7 +363,7 @@ class TorchRules(OverRanks):
             refuse(call, "selects only some of the entries")
 
     def _set(self, call: Call) -> None:
-        """Run ``x[key] = value`` for a mask, indices of own rows, or a key of `_sliced`."""
+        """Run ``x[key] = value`` if key is a mask, indices of own rows, or allowed in `_sliced`."""
         x, key, value = call.args
         keys = key if isinstance(key, tuple) else (key,)
         first = keys[0]
@@ -384,7 +383,7 @@ class TorchRules(OverRanks):
         call.func(x, tuple(map(plain, keys)), totals(plain(value)))
 
     def _scattered(self, call: Call) -> Any:
-        """Run a function that reduces all entries of the same index (row or group) to a number."""
+        """Run a function that reduces the entries of each index (a row or group) to one number."""
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")
         src = call.get(3, "source" if base.startswith("index") else "src")
@@ -522,7 +521,7 @@ def _with_ends(
 ) -> Tensor:
     """Return x marked as vertex numbers of one end, or of both ends, of edges.
 
-    With both ends, the second has the sources if `is_source` is true for it; otherwise the first.
+    Of two ends, the second is the sources if its `is_source` is true; otherwise the first is.
     """
     if len(ends) != 1:
         row = int(ends[1].is_source)

@@ -1,7 +1,7 @@
 """Links of mini-batches for link prediction.
 
-The owner of a link's source has the link, and gets the target's row from its owner. The seed
-vertices of a mini-batch are the ends of its links and of its negatives.
+The owner of a link's source has the link, and gets the target's row from the target's owner. The
+seed vertices of a mini-batch are the ends of its links and of its negatives.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class LinkBatch(Seeds):
     negative counts as much as a link.
 
     Attributes:
-        ends: Links, then negatives, of own sources, as positions in `rows` and received targets.
+        ends: Links, then negatives, whose sources are own rows. Rows are numbered by their
+            positions in `rows`; received targets follow.
         num_links: Number of links in `ends`.
         apart (int64[2, k] or None): Nonzeros that blocks leave out: row, and vertex of the column.
     """
@@ -125,7 +126,7 @@ class LinkBatches:
     def _ends_of(self, negatives: Int64Array, total: int, epoch: int) -> tuple[Int64Array, ...]:
         """Return the mini-batch's negatives whose sources this rank owns. Collective.
 
-        Each has the source's row, the target's rank and the target's row there: int64[k] each.
+        The three arrays, int64[k], hold each source's row, each target's rank and its row there.
         `negatives` are indices among the `total` negatives of the epoch.
         """
         n = self._directory.num_vertices

@@ -38,7 +38,8 @@ class Layout:
         dense (mapping of str to float64[n, n]): Dense matrix for each name in `COEFFICIENTS`.
         share: Factor of the product's gradient: 1 / number of ranks with the same loss.
         options: Fields of `Resources` that are not at their defaults, by name.
-        width, columns: Shape of the weight matrix; on grids, at least the process columns.
+        width, columns: Rows and columns of the weight matrix. On a grid, neither is less than the
+            number of process columns.
     """
 
     num_ranks: int
@@ -59,7 +60,8 @@ class _Answer(NamedTuple):
         columns: Indices of the operand's columns on the rank, and of the product's columns.
         product, adjoint: The rank's rows of the product, and of the operand's gradient.
         weight: The rank's share of the weight's gradient; zeros if the product has no weight.
-        counted, told: Traffic forward and backward: counted by the transport, and predicted.
+        counted: Traffic that the transport counted, in the forward and in the backward pass.
+        told: Traffic that the layout predicted, in the same order.
     """
 
     rows: npt.NDArray[np.int32]

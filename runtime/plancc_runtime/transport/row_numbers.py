@@ -81,7 +81,8 @@ def send_lists(
 ) -> tuple[Int64Array, npt.NDArray[Any]]:
     """Send a list of numbers for every sent row; return the lists of received rows. Collective.
 
-    The list of row k is ``numbers[ptr[k]:ptr[k + 1]]``; `ptr` and `numbers` are returned.
+    The list of sent row k is ``numbers[ptr[k]:ptr[k + 1]]``. The result is such a pair (ptr,
+    numbers) for the received rows.
     """
     return finished(sending_lists(exchange, ptr, numbers, transport))
 
@@ -116,7 +117,8 @@ class RowLists:
     def tell(self, rows: IntArray, numbers: IntArray) -> Rounds[tuple[IntArray, Int32Array]]:
         """Send `numbers` for `rows`. Return the received rows and their numbers. Collective.
 
-        Rows are positions among all rows that this rank sends, or receives. Numbers are below 2^31.
+        `rows` are positions among all rows that this rank sends; the received rows are positions
+        among all rows that it receives. Numbers are below 2^31.
         """
         order = np.argsort(rows, kind="stable")
         first, ends = self._exchange.send.row_ptr, self._exchange.receive.row_ptr
@@ -182,7 +184,10 @@ def _word_messages(exchange: Exchange) -> Exchange:
 
 @njit(cache=True, nogil=True)
 def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
-    """Set the bits of `rows`; return the words that are not 0: positions and values, both [m]."""
+    """Pack row numbers into words of 32 bits; return positions and values of words that are not 0.
+
+    Bit k of a message's words is set if `rows` has the message's row k.
+    """
     places = np.empty(len(rows), dtype=np.int64)
     words = np.empty(len(rows), dtype=np.int32)
     size, message = 0, 0

@@ -1,8 +1,8 @@
 """The transport over torch.distributed: gloo for host memory, NCCL for CUDA tensors.
 
 NCCL matches messages only by their order, and runs a batch of messages, an *NCCL group*, at once.
-So all ranks launch the messages of a round by the distance (receiver - sender) modulo the number of
-ranks, and cut NCCL groups at the same distances.
+So all ranks launch the messages of a round in the order of the distance (receiver - sender) modulo
+the number of ranks, and cut NCCL groups at the same distances.
 
 Groups of ranks (`Transport.subgroup`) use the library's collectives only for broadcasts and
 reductions, because gloo's other collectives need pieces of one size. On a device, one stream has
@@ -461,7 +461,7 @@ def _timedelta(seconds: float | None) -> timedelta:
 
 
 def _in_order(what: str, messages: Sequence[Sequence[MessagePiece]]) -> str:
-    """Return a phrase that names the peer of the first missing message, and later peers.
+    """Return a phrase that names the peer of the first missing message, then those of later ones.
 
     gloo does not say which of the later messages are missing too.
     """

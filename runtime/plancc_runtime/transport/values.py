@@ -21,7 +21,7 @@ KINDS = "biufc"
 
 
 def packed(value: Any) -> bytes:
-    """Return None, a number, a string, an array, or a list, tuple or dict of these as bytes.
+    """Convert None, a number, a string, an array, or a list, tuple or dict of these to bytes.
 
     The keys of a dict must be strings. Raises TypeError for other types.
     """
