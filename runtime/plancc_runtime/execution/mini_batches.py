@@ -170,6 +170,7 @@ class MiniBatches(FullBatch):
         self._fetching: UnderWay | None = None  # the batch before `_drawing`
         self._thread: ThreadPoolExecutor | None = None
         self._threads = torch.get_num_threads()  # torch's threads in a step
+        self._second = openmp.SecondThread()  # the same thread, which helps steps
         self._drawn: dict[int, Future[BatchShare]] = {}  # what the thread draws, or has drawn
         self._draw_next: Callable[[], object] = int  # lets the thread draw the next mini-batch
         self._ahead = resources.overlap and self._transport.size > 1
@@ -179,13 +180,6 @@ class MiniBatches(FullBatch):
         self._coefficients: list[list[str]] = []  # coefficients of every layer's products
         self._in_place = False  # whether all rows of the slice are inputs of the first block
         self._reads_outputs = False  # whether layer 1 reads only own outputs and its fixed part
-
-    def _start_thread(self) -> None:
-        """Start a thread that makes mini-batches, if a rank has several cores. Collective."""
-        cores = self._transport.cores_per_rank()
-        if cores > 1:
-            self._ahead, self._thread = True, ThreadPoolExecutor(1, "mini-batches")
-            self._threads = min(self._threads, cores - 1)
 
     def _try(self, tried: tuple[list[float], list[float]], number: int, seconds: float) -> None:
         """Record a step's seconds, to choose between two ways to make mini-batches. Collective.
@@ -209,8 +203,10 @@ class MiniBatches(FullBatch):
         del self._data
         self._mapped = data.features if self._options.features_on_disk else None
         self._type = data.features.dtype if self._mapped is None else self._resources.dtype
-        if self._resources.overlap and self._draws.alone:
-            self._start_thread()
+        cores = self._transport.cores_per_rank()
+        if self._resources.overlap and self._draws.alone and cores > 1:
+            self._ahead, self._thread = True, ThreadPoolExecutor(1, "mini-batches")
+            self._threads = min(self._threads, cores - 1)
         self._coefficients = [
             [
                 each.coefficients
@@ -348,8 +344,14 @@ class MiniBatches(FullBatch):
 
         Collective.
         """
-        if self._thread is not None:
-            return self._share_of_thread(self._thread, number, features)
+        if self._thread is not None and self._transport.size == 1:
+            last = self.steps_per_epoch * self._options.epochs - 1
+            for later in range(number, min(number + 1, last) + 1):
+                self._submit(later, features)
+            if number + 2 <= last:
+                self._draw_next = partial(self._submit, number + 2, features)
+            with self._clock("draw"):
+                return self._drawn.pop(number).result()
         fetching, self._fetching = self._fetch(number, features), None
         share = replace(fetching.end(), words_fetched=fetching.words)
         if self._ahead:  # the messages of a batch must be sent in the epoch of the batch
@@ -371,7 +373,7 @@ class MiniBatches(FullBatch):
             self._draw_next()
         if self._fetching is not None:
             self._fetching.go_on()
-        if self._drawing is not None:
+        if self._drawing is not None and self._thread is None:
             self._drawing.go_on()
 
     def _fetch(self, number: int, features: Tensor) -> UnderWay:
@@ -392,29 +394,33 @@ class MiniBatches(FullBatch):
         """
         drawing = self._drawing
         if drawing is None or drawing.number != number:
-            timed, rounds = partial(self._clock, "mask"), self._made(number, features)
+            rounds, phase = self._made(number, features), "mask"
+            if self._thread is not None:
+                self._submit(number, features)
+                rounds, phase = self._of_thread(number), "draw"
+            timed = partial(self._clock, phase)
             drawing = UnderWay(number, rounds, self._transport.traffic, timed)
         return drawing
 
-    def _share_of_thread(
-        self, thread: ThreadPoolExecutor, number: int, features: Tensor
-    ) -> BatchShare:
-        """Return mini-batch `number`, which the thread has drawn during an earlier step.
+    def _submit(self, number: int, features: Tensor) -> None:
+        """Let the thread draw mini-batch `number`, unless this was done already."""
+        if number not in self._drawn:
+            assert self._thread is not None
+            self._second.is_idle, rounds = False, self._made(number, features)
+            self._drawn[number] = self._thread.submit(self._draw_and_help, rounds)
 
-        The thread draws one mini-batch per step. The draw begins with the last layer, not with the
-        step: the many small operations of loss and backward pass leave its core idle, while the
-        products of the first layers use this core as well.
-        """
+    def _draw_and_help(self, rounds: Rounds[BatchShare]) -> BatchShare:
+        """Draw a mini-batch; then help with the compiled function that runs. In the thread."""
+        self._second.is_idle = False
+        try:
+            return finished(rounds)
+        finally:
+            self._second.is_idle = True
+            self._second.help()
 
-        def draw(later: int) -> None:
-            if later not in self._drawn and later < self.steps_per_epoch * self._options.epochs:
-                self._drawn[later] = thread.submit(finished, self._made(later, features))
-
-        draw(number)
-        draw(number + 1)
-        self._draw_next = partial(draw, number + 2)
-        with self._clock("draw"):
-            return self._drawn.pop(number).result()
+    def _of_thread(self, number: int) -> Rounds[BatchShare]:
+        yield
+        return self._drawn.pop(number).result()
 
     def _made(self, number: int, features: Tensor) -> Rounds[BatchShare]:
         """Draw mini-batch `number`, and make the graph of each of its blocks.
@@ -452,7 +458,7 @@ class MiniBatches(FullBatch):
         counts = np.zeros((self.steps_per_epoch, len(fields) + 1), np.int64)
         before = torch.get_num_threads()
         torch.set_num_threads(self._threads)
-        openmp.spare.is_free = lambda: all(each.done() for each in self._drawn.values())
+        openmp.of_step.second = None if self._thread is None else self._second
         try:
             for k in range(self.steps_per_epoch):
                 begin, of_run = perf_counter(), number * self.steps_per_epoch + k
@@ -462,7 +468,7 @@ class MiniBatches(FullBatch):
                     self._try(self._tried, of_run, perf_counter() - begin)
         finally:
             torch.set_num_threads(before)
-            del openmp.spare.is_free
+            openmp.of_step.second = None
         self._transport.allreduce_sum(counts)
         targets = sum(step.targets for step in steps)
         mean = sum(step.loss * step.targets for step in steps) / max(targets, 1)

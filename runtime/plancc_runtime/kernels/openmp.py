@@ -9,34 +9,74 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-spare = threading.local()
-"""`is_free`: function that returns whether a core beside the cores of torch's threads is idle now;
-not set if there is no such core. Compiled functions may use this core, because their bits do not
-depend on the number of threads. torch does not use it, because the bits of torch's products may."""
+
+class SecondThread:
+    """A Python thread that helps the steps of another thread while it has no work of its own.
+
+    It has a core beside the cores of torch's threads. Compiled functions may use this core, because
+    their bits do not depend on the number of threads. torch does not use it, because the bits of
+    torch's products may.
+
+    Attributes:
+        is_idle (bool): Whether the thread has no work of its own now.
+        call (callable or None): Runs the compiled function that the step runs now.
+    """
+
+    def __init__(self) -> None:
+        self.is_idle, self._helps = True, threading.Lock()
+        self.call: Callable[[], object] | None = None
+
+    def help(self) -> None:
+        """Help with the compiled function that the step runs, if any; the second thread does this.
+
+        The lock is taken before `call` is read, so `end_call` waits for a thread that helps.
+        """
+        with self._helps:
+            if self.call is not None:
+                self.call()
+
+    def end_call(self) -> None:
+        """Wait until the second thread has left the compiled function, which the step has left."""
+        self.call = None
+        with self._helps:
+            pass
+
+
+of_step = threading.local()
+"""`second`: the `SecondThread` that helps the steps of this thread, or None; perhaps not set."""
 
 
 def num_threads() -> int:
-    """Return the number of torch's threads, plus 1 if a core beside them is idle (`spare`)."""
-    return torch.get_num_threads() + bool(getattr(spare, "is_free", bool)())
+    """Return the number of threads for a compiled function: torch's, and an idle `SecondThread`."""
+    second = getattr(of_step, "second", None)
+    return torch.get_num_threads() + (second is not None and second.is_idle)
 
 
 def run(function: Any, argument: int, threads: int) -> None:
     """Call `function(argument)` on `threads` threads at once, and return when all have returned.
 
-    `function` (numba cfunc, void(pointer)) divides the work itself, for any number of threads, and
-    runs without the GIL, so it must not touch Python objects. Without OpenMP, one thread is used.
+    `function` (numba cfunc, void(pointer)) divides the work itself, for any number of threads, of
+    which some may begin late: a `SecondThread` that becomes idle meanwhile joins. It runs without
+    the GIL, so it must not touch Python objects. Without OpenMP, one thread is used.
     """
-    parallel = _parallel() if threads > 1 else None
-    if parallel is None:
-        _CALL(function.address)(argument)
-    else:
-        parallel(function.address, argument, threads, 0)
+    parallel, second = _parallel() if threads > 1 else None, getattr(of_step, "second", None)
+    if second is not None and not second.is_idle:
+        second.call = partial(_CALL(function.address), argument)
+    try:
+        if parallel is None:
+            _CALL(function.address)(argument)
+        else:
+            parallel(function.address, argument, threads, 0)
+    finally:
+        if second is not None:
+            second.end_call()
 
 
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # releases the GIL during the call
