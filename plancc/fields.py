@@ -239,7 +239,7 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-def _truth(value: Any) -> bool:
+def _bool(value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise TypeError
     return bool(value)
@@ -260,9 +260,7 @@ TEXT = instance("a text is needed", str)
 KINDS = {
     "int": ValueKind("a whole number is needed", _whole, int),
     "float": ValueKind("a number is needed", _number, float),
-    "bool": ValueKind(
-        "True or False is needed", _truth, {"True": True, "False": False}.__getitem__
-    ),
+    "bool": ValueKind("True or False is needed", _bool, {"True": True, "False": False}.__getitem__),
     "tuple[int, ...]": ValueKind(
         "whole numbers are needed", _several(_whole), lambda text: tuple(map(int, text.split(",")))
     ),

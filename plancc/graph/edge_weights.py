@@ -55,9 +55,7 @@ class WeightRange:
         if not len(values):
             return
         # print float32 with its own digits: 0.1, not 0.100000001490116
-        ends = (
-            str(end) if end.dtype == np.float32 else end for end in (values.min(), values.max())
-        )
+        ends = (str(x) if x.dtype == np.float32 else x for x in (values.min(), values.max()))
         least, largest = map(float, ends)
         self._least, self._largest = min(self._least, least), max(self._largest, largest)
         all_of_them = self._is_large or _ATTRIBUTES.search(self._words)

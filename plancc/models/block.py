@@ -11,7 +11,7 @@ import numpy.typing as npt
 from plancc.graph.graph import Graph
 from plancc.models.base import Model
 from plancc.models.capacities import Capacities, relative_capacities
-from plancc.models.problem import Assignment
+from plancc.models.problem import Assignment, Problem
 from plancc.models.weights import Balance, capacities_of, check_num_parts, combined, vertex_weights
 
 
@@ -48,9 +48,7 @@ class BlockModel(Model):
     follows_capacities: ClassVar[bool] = True
     on_ranks: ClassVar[bool] = True
 
-    def build(
-        self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
-    ) -> Assignment:
+    def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
         """Cut the rows, in the order of their numbers, into blocks of about the same weight."""
         check_num_parts(matrix.num_vertices, num_parts)
         weights = combined(vertex_weights(matrix, balance))

@@ -16,7 +16,7 @@ from plancc.graph.graph import Graph, first_true
 from plancc.graph.partvector import read_part_vector
 from plancc.graph.rowids import warn_of_lines
 from plancc.models.base import Model
-from plancc.models.problem import Assignment
+from plancc.models.problem import Assignment, Problem
 from plancc.models.weights import Balance, check_num_parts
 
 
@@ -41,9 +41,7 @@ class FileModel(Model):
         self.build(graph, num_parts, balance="nnz", seed=0)
         warn_of_lines(graph, self.part)
 
-    def build(
-        self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
-    ) -> Assignment:
+    def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
         """Return the given owners; raise InputError for a wrong length or wrong part numbers."""
         return Assignment(part_vector(self.part, matrix.num_vertices, num_parts))
 

@@ -15,7 +15,7 @@ from plancc.graph.graph import Graph
 from plancc.models.base import Model
 from plancc.models.block import block_owner
 from plancc.models.capacities import Capacities
-from plancc.models.problem import Assignment
+from plancc.models.problem import Assignment, Problem
 from plancc.models.weights import Balance, capacities_of, check_num_parts
 
 
@@ -41,9 +41,7 @@ class RandomModel(Model):
     follows_capacities: ClassVar[bool] = True
     on_ranks: ClassVar[bool] = True
 
-    def build(
-        self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
-    ) -> Assignment:
+    def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
         """Assign rows at random; only the capacities of `balance` are used."""
         check_num_parts(matrix.num_vertices, num_parts)
         capacities = capacities_of(balance)

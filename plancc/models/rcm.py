@@ -12,7 +12,7 @@ from plancc.graph.graph import Graph
 from plancc.models.base import Model
 from plancc.models.block import block_owner
 from plancc.models.pattern import symmetrised
-from plancc.models.problem import Assignment
+from plancc.models.problem import Assignment, Problem
 from plancc.models.weights import Balance, capacities_of, check_num_parts, combined, vertex_weights
 
 
@@ -59,9 +59,7 @@ class RcmModel(Model):
 
     follows_capacities: ClassVar[bool] = True
 
-    def build(
-        self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
-    ) -> Assignment:
+    def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
         """Order the rows, and cut them into blocks of about the same weight.
 
         The notes have ``bandwidth``, ``granularity`` and ``stages``, with the suffix ``_before``

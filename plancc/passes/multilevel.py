@@ -262,11 +262,9 @@ class Sweeps:
         how, limit, saved = self.numbers.local_search, self.limits.limit, 0
         for first in range(0, len(order), how.searched):
             seeds = order[first : first + how.searched]
-            more, finished = self.search_from(
-                seeds, how.seeds, len(nets.weight), limit, nets, state
-            )
+            more, done = self.search_from(seeds, how.seeds, len(nets.weight), limit, nets, state)
             saved += more
-            if not finished:
+            if not done:
                 break
         return saved
 

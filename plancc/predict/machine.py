@@ -58,9 +58,7 @@ POSITIVE = _Rule(_is_positive, "a positive finite number")
 COUNT = _Rule(_is_count, f"a whole number from 1 to {MOST}")
 TEXT = _Rule(lambda value: isinstance(value, str), "text")
 RULES = {
-    "speed": _Rule(
-        lambda value: value == () or _is_row(value), "a list of positive finite numbers"
-    ),
+    "speed": _Rule(lambda row: row == () or _is_row(row), "a list of positive finite numbers"),
     "ranks": COUNT,
     "cores": COUNT,
     "overhead": _Rule(lambda value: _is_positive(value) or value == 0, "a finite number from 0"),

@@ -150,9 +150,8 @@ def _backward(address: Any) -> None:
                     at = first
                 given, g = g, call[MASKED] + 4 * d_out * at
                 out = call[OUT] + 4 * d_out * first
-                _mask(
-                    _floats(given, rows, d_out), _floats(out, rows, d_out), _floats(g, rows, d_out)
-                )
+                size = rows * d_out
+                _mask(_floats(given, size), _floats(out, size), _floats(g, size))
             x, right = call[X] + 4 * d_in * first, (g, 4 * d_out)
             left, out = (x, 4, 4 * d_in, rows), (of_weight, 4 * d_out)
             _product(d_in, left, right, out, 0, ADD * begun, tiles_out)
@@ -165,8 +164,8 @@ def _backward(address: Any) -> None:
 
 
 @njit(nogil=True)
-def _floats(address, rows, width):  # type: ignore[no-untyped-def]
-    return carray(pointer(address), rows * width, np.float32)
+def _floats(address, size):  # type: ignore[no-untyped-def]
+    return carray(pointer(address), size, np.float32)
 
 
 @njit(nogil=True)
