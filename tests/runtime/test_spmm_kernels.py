@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from functools import cache
 
 import numpy as np
@@ -18,7 +19,7 @@ from plancc.errors import InputError
 from plancc.graph.canonical import to_scipy
 from plancc_datasets import load_dataset
 from plancc_runtime.kernels import numba_spmm, openmp
-from plancc_runtime.kernels.claims import claim
+from plancc_runtime.kernels.claims import claim, pointer
 from plancc_runtime.kernels.order import ORDERS, cache_order
 from plancc_runtime.kernels.rows import add_rows, pack
 from plancc_runtime.kernels.spmm import KERNELS, prepare, usual_kernel
@@ -212,6 +213,46 @@ def test_functions_run_on_as_many_of_torchs_threads_as_asked_for(count):
 
 def count_call(calls):
     claim(carray(calls, 1))  # an atomic increment
+
+
+def test_a_second_thread_joins_a_function_that_runs_and_run_waits_for_it(monkeypatch):
+    second, joined = openmp.SecondThread(), []
+    monkeypatch.setattr(openmp.of_step, "second", second, raising=False)
+    counts = np.zeros(400, np.int64)
+    call = np.array([0, len(counts), counts.ctypes.data])
+    function = cfunc(types.void(types.CPointer(types.int64)))(count_blocks)
+    second.is_idle = False
+    assert openmp.num_threads() == torch.get_num_threads()
+
+    def finish_own_work():
+        while second.call is None:
+            time.sleep(0)
+        second.is_idle = True
+        second.help()
+        joined.append(int(call[0]) >= len(counts))  # it left when no block was left
+
+    thread = threading.Thread(target=finish_own_work)
+    thread.start()
+    openmp.run(function, call.ctypes.data, 1)
+    assert second.call is None
+    thread.join()
+    assert joined == [True]
+    assert set(counts.tolist()) == {1}
+    assert call[0] == len(counts) + 2  # both threads asked for a block once in vain
+    assert openmp.num_threads() == torch.get_num_threads() + 1
+
+
+def count_blocks(calls):
+    call = carray(calls, 3)
+    counts = carray(pointer(call[2]), call[1], np.int64)
+    while True:
+        k = claim(call)
+        if k >= call[1]:
+            return
+        x = k
+        for _ in range(100_000):
+            x = (x * 6364136223846793005 + 1442695040888963407) & 0xFFFFFFFF
+        counts[k] += 1 + (x < 0)
 
 
 def test_wrong_operands_are_refused(place):

@@ -181,6 +181,13 @@ class MiniBatches(FullBatch):
         self._in_place = False  # whether all rows of the slice are inputs of the first block
         self._reads_outputs = False  # whether layer 1 reads only own outputs and its fixed part
 
+    def _start_thread(self) -> None:
+        """Start a thread that makes mini-batches, if a rank has several cores. Collective."""
+        cores = self._transport.cores_per_rank()
+        if cores > 1:
+            self._ahead, self._thread = True, ThreadPoolExecutor(1, "mini-batches")
+            self._threads = min(self._threads, cores - 1)
+
     def _try(self, tried: tuple[list[float], list[float]], number: int, seconds: float) -> None:
         """Record a step's seconds, to choose between two ways to make mini-batches. Collective.
 
@@ -203,10 +210,8 @@ class MiniBatches(FullBatch):
         del self._data
         self._mapped = data.features if self._options.features_on_disk else None
         self._type = data.features.dtype if self._mapped is None else self._resources.dtype
-        cores = self._transport.cores_per_rank()
-        if self._resources.overlap and self._draws.alone and cores > 1:
-            self._ahead, self._thread = True, ThreadPoolExecutor(1, "mini-batches")
-            self._threads = min(self._threads, cores - 1)
+        if self._resources.overlap and self._draws.alone:
+            self._start_thread()
         self._coefficients = [
             [
                 each.coefficients
@@ -246,21 +251,16 @@ class MiniBatches(FullBatch):
         return_memory()  # memory of steps: an evaluation holds outputs of all rows
         return replace(view, x=self._mapped.to(self._type))
 
-    def _room(self, data: LocalData) -> int:
-        """Return the number of bytes that the cache of features may use."""
-        if self._options.feature_cache is not None:
-            return self._options.feature_cache
-        size = data.features.numel() * self._type.itemsize
-        return max(int(SHARE_OF_OWN * size), LEAST_CACHE)
-
     def _kept(self, data: LocalData) -> BoolArray | None:
         """Choose the halo rows whose features are cached, bool[num_halo]. Collective.
 
         The first `COUNTED` steps use these rows most. None if every rank lacks memory for a row.
         """
-        number = len(self._draws.halo)
+        number, room = len(self._draws.halo), self._options.feature_cache
         size = data.features.shape[1] * self._type.itemsize
-        rows = self._room(data) // max(size, 1)
+        if room is None:
+            room = max(int(SHARE_OF_OWN * size * len(data.features)), LEAST_CACHE)
+        rows = room // max(size, 1)
         kept = np.ones(number, np.bool_)
         if self._transport.any(rows < number):
             kept[np.argsort(-self._uses(), kind="stable")[rows:]] = False
@@ -342,7 +342,10 @@ class MiniBatches(FullBatch):
     def _share(self, number: int, features: Tensor) -> BatchShare:
         """Return this rank's share of mini-batch `number`, and start to make later mini-batches.
 
-        Collective.
+        Collective. If the thread of a single rank draws, it draws one mini-batch per step, from the
+        last layer's forward pass on. The first layers, which have the largest products, may thus
+        use the thread's core, and the thread works while the many small operations of loss and
+        backward pass leave this core idle.
         """
         if self._thread is not None and self._transport.size == 1:
             last = self.steps_per_epoch * self._options.epochs - 1
