@@ -348,11 +348,10 @@ class MiniBatches(FullBatch):
         backward pass leave this core idle.
         """
         if self._thread is not None and self._transport.size == 1:
-            last = self.steps_per_epoch * self._options.epochs - 1
-            for later in range(number, min(number + 1, last) + 1):
-                self._submit(later, features)
-            if number + 2 <= last:
-                self._draw_next = partial(self._submit, number + 2, features)
+            later = range(number, max(self.steps_per_epoch * self._options.epochs, number + 1))
+            for k in later[:2]:
+                self._submit(k, features)
+            self._draw_next = partial(self._submit, later[2], features) if later[2:] else int
             with self._clock("draw"):
                 return self._drawn.pop(number).result()
         fetching, self._fetching = self._fetch(number, features), None
