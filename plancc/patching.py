@@ -150,8 +150,8 @@ def _patched(
 ) -> tuple[Owners, Record]:
     """Return owners for the changed matrix, and the record of the search.
 
-    At most the share `PatchOptions.max_moves` of the old rows changes owner. `before`, int32[n],
-    has the owners in the plan, -1 for new rows; `old` is the result of `_before`.
+    At most the share `PatchOptions.max_moves` of the old rows changes owner. For every row of the
+    matrix, `old` has its row in the plan, and `before` its owner there; both -1 for new rows.
     """
     start, limits, matrix = wall_seconds(), revision.limits, revision.matrix
     context = Context(limits, asked.seed)

@@ -112,9 +112,10 @@ def _count_received(  # type: ignore[no-untyped-def]
 def _count_both_steps(ptr, row, column, part_ptr, first, last):  # type: ignore[no-untyped-def]
     """Count what parts first..last-1 receive in the expand and send in the fold.
 
-    Returns int64[4, num_parts], by owner: rows and messages sent in the expand, rows and messages
-    received in the fold. Then int64[5, last - first], by these parts: rows and messages received in
-    the expand, rows and messages sent in the fold, and vertices of other parts in their nonzeros.
+    Returns int64[4, num_parts] with a column for each owner: rows and messages sent in the expand,
+    rows and messages received in the fold. Then int64[5, last - first] with a column for each of
+    these parts: rows and messages received in the expand, rows and messages sent in the fold, and
+    vertices of other parts that the part's nonzeros touch.
     """
     num_parts = len(part_ptr) - 1
     words = part_ptr[-1] // 64 + 1

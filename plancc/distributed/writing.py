@@ -115,9 +115,9 @@ def _blocks(place: int, array: Any, first: int, length: int) -> list[RowBlock]:
 def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
     """Open the file of rank 0 for writing; yield its descriptor, or -1 if it cannot be reached.
 
-    The file name has a random part, so a file of the same name on another computer is the same
-    file. If `is_far` (several computers share the file), NFS writes only the given bytes, since
-    other ranks write other bytes of the same page.
+    The file name has a random part, so if another computer has a file of this name, it is this
+    file, on a shared disk. If `is_far` (ranks on several computers write the file), NFS writes only
+    the given bytes, not whole pages, in which other ranks write too.
     """
     file = -1
     with suppress(OSError):

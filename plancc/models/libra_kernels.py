@@ -188,7 +188,7 @@ def assign_rest(
 
 @njit(cache=True, nogil=True)
 def num_held(held: Any) -> Any:
-    """Return how many parts hold each vertex, in the order of `held` (by rank): int32[n]."""
+    """Return, for each row of `held`, how many parts hold its vertex: int32[n]."""
     count = np.zeros(len(held), dtype=np.int32)
     for r in range(len(held)):
         for w in range(held.shape[1]):

@@ -169,9 +169,10 @@ class Limits:
         return np.asarray(self.allowed - SLACK * self.even)
 
     def bounds(self, price: npt.NDArray[np.float64], cap: Any = None, target: Any = None) -> Bounds:
-        """Return the bounds for a sweep; without `cap`, moves may increase a weight to any number.
+        """Return the bounds for a sweep, with the attributes `price`, `cap` and `target`.
 
-        `target` is by default `Limits.target`.
+        Without `cap`, moves may increase a weight to any number. `target` is by default
+        `Limits.target`.
         """
         cap = np.full(self.limit.shape, np.inf) if cap is None else cap
         return Bounds(self.target if target is None else target, price, cap, 1 / self.relative)

@@ -69,7 +69,7 @@ class Around:
 
     @property
     def refinable(self) -> Hypergraph:
-        """The smaller problem with one more weight: 1 for a merged vertex, 0 for a free vertex."""
+        """The smaller problem; a further weight of its vertices is 1 if merged, 0 if free."""
         return replace(self.problem, vertex_weights=self.limits.weights)
 
     @property

@@ -53,8 +53,8 @@ class Flows:
     def refine(self, nets: Nets, state: State) -> int:
         """Lower the volume of `state`, never raising the overload; return the work.
 
-        The work is roughly how often searches visit a node of a flow network. 0 means that
-        `Cuts.max_neighbours` or `Cuts.max_unevenness` forbids cuts.
+        The work is roughly how often searches visit a node of a flow network. It is 0 if no cut is
+        tried, because of `Cuts.max_neighbours` or `Cuts.max_unevenness`.
         """
         how = self.numbers
         if _unevenness(nets) > how.max_unevenness:

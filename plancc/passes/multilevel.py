@@ -56,7 +56,7 @@ class Goal:
     def value(self, nets: Nets, state: State) -> int | float:
         """Return the volume if `reach` is None, else the expected volume of mini-batches.
 
-        The expected volume assumes, for every net, that the net's source is in the mini-batch.
+        The expected volume assumes, for every net j, that vertex j is in the mini-batch.
         """
         if self.reach is None:
             return volume(nets, state)
@@ -288,7 +288,7 @@ class Sweeps:
     def anneal_and_cut(
         self, nets: Nets, state: State, prices: tuple[float, ...] | None = None, cuts: Cuts = CUTS
     ) -> None:
-        """Call `improve` if `prices` is (), else `anneal` with the prices; then call `cut`."""
+        """Call `anneal` with `prices`, or `improve` if `prices` is (); then call `cut`."""
         if prices is not None and len(prices) == 0:
             self.improve(nets, state)
         else:

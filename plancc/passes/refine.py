@@ -57,7 +57,7 @@ class Refined:
     Attributes:
         owners: The best owners.
         before, after: Scores (`Merit`) of the given owners, and of the best owners.
-        evaluations: Number of gains computed, each for a pair of vertex and part.
+        evaluations: How often the gain of moving a vertex to a part was computed.
         least: Lower bound on the volume within the limits; 0 if the pass computes none.
     """
 
@@ -309,7 +309,7 @@ class _Rounds:
         return cycle
 
     def shave(self) -> None:
-        """Try to reach slightly lower values of the objective than the best value so far."""
+        """Try several times to reach a value slightly below the best value of the objective."""
         how = self.options.schedule
         if how.shavings == 0:
             return
@@ -388,7 +388,7 @@ class _Rounds:
     def _sweep(
         self, level: Nets, state: State, flow: PairTraffic, ladder: Any, cap: Any = None
     ) -> None:
-        """Run a sweep for each pair in `ladder`, which is a price of overweight and a `Tariff`."""
+        """Run a sweep for each pair in `ladder`: (price of overweight, `Tariff` of traffic)."""
         sweeps = self.sweeps
         for price, tariff in ladder:
             if sweeps.deadline.passed():

@@ -118,7 +118,7 @@ class FileDataset:
         return bool(self.ends and self.cut)
 
     def is_of(self, header: Header) -> bool:
-        """Return whether a plan with this header has the dataset, or may have it if optional."""
+        """Return whether a plan with this header has the dataset, or may have an optional one."""
         if self.when in (TYPES, PARALLEL):
             types = header.types
             return types is not None and (self.when == TYPES or types.are_parallel)

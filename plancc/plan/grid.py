@@ -59,7 +59,7 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of rows of H (and of columns of A) in the piece's range."""
+        """Number of rows of H that are sent, which equals the number of columns of A."""
         return self.last - self.first
 
 

@@ -102,7 +102,7 @@ class Linear(LayerStep):
 
 @dataclass(frozen=True)
 class OwnLinear(Linear):
-    """The product x W of the input's own rows x, added to the result of the previous step.
+    """The product x W, added to the result of the previous step. x: own rows of the layer's input.
 
     Attributes:
         shared: Whether W is the same matrix as in the previous `Linear`.
@@ -192,7 +192,7 @@ def adjoint(steps: Steps, first: bool) -> Steps:
 
 
 def project_first(steps: Steps) -> Steps:
-    """Turn (A x) W into A (x W): swap a product and the linear map that follows it."""
+    """Turn (A x) W into A (x W): swap a product with A and the product with W that follows it."""
     found = list(steps)
     for k, (product, linear) in enumerate(pairwise(steps)):
         if type(product) is Aggregate and type(linear) is Linear and not product.at_hand:

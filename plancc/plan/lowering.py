@@ -243,7 +243,10 @@ def _lower_edges(
     column: Int32Array,
     value: npt.NDArray[np.floating],
 ) -> tuple[Int64Array, _Chunks, _Chunks]:
-    """Write `column` and `value` of an edge plan; return `row_ptr`, received and folded rows."""
+    """Fill `column` and `value` of an edge plan.
+
+    Return `row_ptr`, and the rows that the parts receive (expand) and send partial sums of (fold).
+    """
     num_parts = len(order.part_ptr) - 1
     nonzeros = group_by_part(matrix, nonzero_owner, num_parts, order.rows, order.position)
 

@@ -60,7 +60,7 @@ class Gather(Step):
 
 @dataclass(frozen=True)
 class ScatterAdd(Step):
-    """Send rows of the source against the direction of `Gather`; owners add them to the target."""
+    """Send partial sums of rows to the owners of the rows, which add them to the target."""
 
     reverse = True
 

@@ -472,7 +472,7 @@ class PlanFile:
         return {name: each for name, each in known if not each.optional or self.has(name)}
 
     def _check_no_steps(self) -> None:
-        """Raise PlanError if the file has messages of an exchange that the header does not name."""
+        """Raise PlanError if the file has an exchange that plans with this header do not have."""
         for step in EXCHANGES:
             if step not in self.header.steps() and self._container.is_there(step, h5py.Group):
                 raise self._error(f"/{step} is in a plan {self.header.lacks(step)}")

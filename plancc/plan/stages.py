@@ -23,7 +23,13 @@ MOST_STAGES = 20
 
 @dataclass(frozen=True)
 class Batches:
-    """A part's rows in `stages` batches, each divided equally among the part's `columns` ranks."""
+    """A part's rows, divided equally into batches.
+
+    Attributes:
+        num_rows: Number of rows of the part.
+        columns: Number of ranks of the part, which have equal shares of the rows of each batch.
+        stages: Number of batches.
+    """
 
     num_rows: int
     columns: int

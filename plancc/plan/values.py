@@ -149,9 +149,9 @@ class Exchanges(dict[str, Exchange]):
         owner --collect--> sender of its node --cross--> receiver of a node --spread--> part
               --collect--> part of the same node
 
-    Gradients, and partial sums of a fold, take the reversed hops; parts that sent a row add up what
-    comes back. A node sends at most one message to another node. If hops lead over *relays*, any
-    part may pass rows on, in any hop.
+    Gradients, and partial sums of a fold, take the hops in reverse; a part that sent a row in a hop
+    receives and adds up what belongs to the row. A node sends at most one message to another node.
+    If hops lead over *relays*, any part may pass rows on, in any hop.
     """
 
     @property

@@ -70,7 +70,10 @@ class Transfer(ABC):
 def transfers(
     program: Iterable[Step], moved: Mapping[str, Sequence[Transfer]]
 ) -> Iterator[Transfer]:
-    """Yield a program's transfers, given each step's forward transfers by name of the step."""
+    """Yield a program's transfers.
+
+    `moved` has, by the name of a step, its transfers; steps against this direction reverse them.
+    """
     for step in program:
         for each in moved.get(step.name, ()) if step.moves else ():
             yield each.reversed() if step.reverse else each

@@ -55,7 +55,8 @@ class Predictor:
         approximation: The approximation that epochs make, such as boundary sampling; None for exact
             epochs.
         convolution: The graph convolution of the network; by default a GCN's convolution.
-        pipeline: Pipeline for feature plans with one group; None if products are not pipelined.
+        pipeline: Pipeline for feature plans in which all ranks share one part; None if products are
+            not pipelined.
     """
 
     dims: Sequence[int]

@@ -167,9 +167,10 @@ class BatchDraw:
     """The work of drawing a mini-batch and building its blocks.
 
     Attributes:
-        blocks: Blocks in which a rank draws nonzeros of own rows; each takes a fixed time too.
-        rows (int64[num_ranks]): Total of drawn own rows, sent rows, received rows, and nonzeros
-            drawn for other ranks.
+        blocks: Number of blocks in which a rank draws nonzeros of own rows. Each block takes a
+            fixed time, besides the time for rows and nonzeros.
+        rows (int64[num_ranks]): Number of drawn own rows, plus sent rows, plus received rows, plus
+            nonzeros drawn for other ranks.
         nonzeros (int64[num_ranks]): Nonzeros in own rows, summed over the blocks.
         alone: Whether ranks draw without messages; a second core can then draw the next batch.
     """

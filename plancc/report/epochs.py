@@ -79,7 +79,7 @@ class Basis:
         machine: Machine | None = None,
         links: bool = False,
     ) -> Basis:
-        """Return the basis for a plan file; for the other parameters see `of`.
+        """Return the machine and widths for predictions of a plan file; for parameters see `of`.
 
         With `links`, the output width is not the number of classes: it comes from `dims`, or else
         equals the last hidden width.

@@ -37,9 +37,10 @@ class PassCost:
 
     @classmethod
     def of(cls, passes: Sequence[str], sent: Counts, plain: PassCost | None) -> PassCost:
-        """Return an epoch's cost from what every rank sends with `passes` on.
+        """Return an epoch's cost with the given passes.
 
-        `plain` is the cost with no pass on; None if `passes` is empty.
+        `sent` counts what every rank sends with these passes. `plain` is the cost without passes;
+        None if `passes` is empty.
         """
         words = int(sent.words_sent.sum())
         return cls(

@@ -249,7 +249,8 @@ def chosen_sampler(
     Parameters:
         recorded: The recorded ``str(sampler)``; any other string means that there is none.
         name: Name of the sampler; None: the recorded sampler, or else "uniform".
-        **options: See `make_sampler`; if the recorded sampler is chosen, defaults are its options.
+        **options: See `make_sampler`. If the recorded sampler is chosen, missing options are those
+            of the recorded sampler.
     """
     try:
         known: Sampler | None = parse_sampler(recorded)

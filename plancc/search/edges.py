@@ -207,7 +207,8 @@ class EdgeJob(RefiningJob):
         """Let a partitioner partition the model's problem, and return the owners.
 
         If the partitioner fails, return None if an earlier step found owners; else raise the error.
-        `adapter` runs with its best preset; None: the first installed, with its default preset.
+        `adapter` runs with its best preset. If it is None, the first installed partitioner runs
+        with its default preset.
         """
         begin, limit = wall_seconds(), self.how.partitioner_share * self.deadline.seconds_left()
         if self.options.time_limit is not None:

@@ -33,9 +33,9 @@ class Opened:
 
     Attributes:
         plan: The path of the plan's file, or this rank's slice.
-        header: The plan's header, changed by `run_header`.
-        rows: The rank's rows in plan order, with vertex data. If `plan` is a path, nonzeros and
-            messages are empty.
+        header: The plan's header, as `run_header` returns it.
+        rows: The rank's part, with its rows and vertex data. If `plan` is a path, the part has no
+            nonzeros and no messages yet.
         content: Content hash of the file; "" for a slice.
     """
 

@@ -153,9 +153,9 @@ class TypedGraph:
         Collective at the first call for the relation.
 
         Returns:
-            int64[2, nonzeros], sorted by row. ``[0]``: for every nonzero, the place of its column
-            in ``relation(name).columns(x)``. ``[1]``: its row of the destination type; in an edge
-            plan, the row's place in ``relation(name).local_rows(y)``.
+            int64[2, nonzeros], sorted by row. ``[0]``: for every nonzero, the index of its column's
+            row in ``relation(name).columns(x)``. ``[1]``: the index of its row among the rank's
+            rows of the destination type; in an edge plan, in ``relation(name).local_rows(y)``.
         """
         pattern = self.relation(relation).local_pattern("edges")
         return torch.stack([pattern.rows.index.to(torch.int64), pattern.row])

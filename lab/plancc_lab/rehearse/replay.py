@@ -248,9 +248,9 @@ class Replay:
                 self._serve(port)
 
     def _serve(self, port: _Port, fresh: bool = True) -> None:
-        """Let a port continue with its message, or begin the next message in its queue.
+        """Let a rank's port continue with its present item, or begin the next item in its queue.
 
-        `fresh` says whether the port had nothing to do before.
+        An item is one message. `fresh` says whether the port had nothing to do before.
         """
         pace = port.rank.pace
         if port.item is None and port.queue and pace.speed > 0:

@@ -71,7 +71,7 @@ class Prices(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
-    """Compute the costs and loads of part q: rows `BURDEN` to `INTO` of `toll`, column q."""
+    """Compute column q of `toll`: the costs and loads of part q, in rows `BURDEN` to `INTO`."""
     # Loads of both sides: OUT and INTO; their excess over the ceiling gives GIVE and TAKE.
     load = float(state.sums[q])
     nonzero = prices.nonzero * prices.scale[q]
@@ -408,10 +408,11 @@ def _leave(  # type: ignore[no-untyped-def]
 def _stuck(  # type: ignore[no-untyped-def]
     e, q, pins, pattern, state, value, relief, most
 ):
-    """Whether it is certain that the cost would not fall if net e left part q.
+    """Whether it is certain that the cost would not fall if all nonzeros of net e left part q.
 
-    A nonzero is a pin of two nets. `most` bounds the cost saved by moving a nonzero whose other net
-    has no other pin in q.
+    `value` is the cost that this saves for net e, and `relief` the cost that each nonzero less
+    saves in q. A nonzero is a pin of two nets; `most` bounds the cost saved by moving a nonzero
+    whose other net has no other pin in q.
     """
     for k in pins:
         f = other(k, e, pattern)

@@ -133,7 +133,7 @@ def _sorted_by_weight(q: int, c: int, sorted_by: Any, chain: Any, nets: Any) -> 
 
 @njit(cache=True, nogil=True)
 def _give(v: int, there: int, sorted_by: Any, chain: Any, nets: Any, state: Any) -> None:
-    """Move v to part `there`, and keep the lists in `sorted_by` sorted by weight."""
+    """Move v to part `there`, also in `sorted_by`: lists of a part's vertices, sorted by weight."""
     here = state.owner[v]
     give(v, there, chain, nets, state)
     for c in range(nets.weight.shape[1]):

@@ -373,10 +373,10 @@ def empty_flow(net: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
-    """Search breadth first from ``queue[:num]``, through nodes that the side has not reached yet.
+    """Search breadth first from ``flow.queue[:num]``, through nodes that `side` has not reached.
 
-    Returns the number of visited nodes, and whether a fixed vertex of the other side is among them.
-    `queue` gets the nodes, `level` their distances plus 1.
+    Returns the number of visited nodes, and whether a vertex fixed on the other side is among them.
+    ``flow.queue`` gets these nodes; ``flow.level`` gets their distances from the start, plus 1.
     """
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow = flow.sent[side], flow.sent[1 - side]

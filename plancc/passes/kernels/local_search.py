@@ -102,7 +102,7 @@ def new_search(num_vertices: int) -> Search:
 
 @njit(cache=True, nogil=True)
 def end_search(search: Any, nets: Any, state: Any) -> None:
-    """End the current search, if there is one, and undo all moves after its best moment."""
+    """End the current search, if there is one, and undo the moves after its lowest volume."""
     number, rows = search.number, search.rows
     # Undo from the last move back to the best moment.
     for k in range(number[LENGTH] - 1, number[BEST_LENGTH] - 1, -1):

@@ -225,7 +225,7 @@ def _choose(  # type: ignore[no-untyped-def]
 ):
     """Return the best part for v (-1: v stays), the rows saved, and how many gains were computed.
 
-    `found` is the result of `_score` for v, which must have a cut net; `score` is reset to 0.
+    v must have a cut net. `found` is the result of `_score` for v. `score` is reset to 0.
     """
     num, base, everywhere = found
     here, num_parts = state.owner[v], len(score)
@@ -284,8 +284,8 @@ def _choose(  # type: ignore[no-untyped-def]
 def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> Any:
     """Move every vertex in `order` to the part with the least volume plus penalty.
 
-    Returns the numbers of vertices moved, rows saved, and gains computed. A vertex with all the
-    weight of its part stays. The moves do not depend on `threads`.
+    Returns the numbers of vertices moved, of rows by which the volume falls, and of moves rated. A
+    vertex with all the weight of its part stays. The moves do not depend on `threads`.
     """
     kind = _score_type(nets)
     degree = np.cumsum(nets.vertex_ptr[order + 1] - nets.vertex_ptr[order])

@@ -151,6 +151,6 @@ def _scaled(values: Int64Array, share: np.ndarray) -> Int64Array:
 
 
 def _nonempty(pairs: Pairs, rows: Int64Array) -> Pairs:
-    """Return `pairs` with ``rows[k]`` rows in message k; messages of 0 rows are left out."""
+    """Return `pairs`, but with ``rows[k]`` rows in message k, and without messages of 0 rows."""
     left = rows > 0
     return Pairs(pairs.num_ranks, pairs.source[left], pairs.target[left], rows[left])

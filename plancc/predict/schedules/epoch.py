@@ -173,7 +173,7 @@ class Scheduler(ABC):
             yield "dense", Elementwise(OWN_WORDS[step.direction] * words)
 
     def neighbour_rows(self, layer: int, step: RowStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for a step that collects the rows of all neighbours, or uses them."""
+        """Yield (step, work) for a step that copies neighbours' rows, or reduces the copies."""
         raise InputError(
             "layers that gather rows of neighbours are predicted for row plans only; use a row plan"
         )

@@ -1,6 +1,7 @@
 """The interface between the training loop and an execution.
 
-By default an epoch is a full batch: a forward and a backward pass over a view, and one update.
+An execution runs epochs. By default an epoch is a full batch: a forward and a backward pass over
+the graphs of the layers (`View`), and one update.
 """
 
 from __future__ import annotations

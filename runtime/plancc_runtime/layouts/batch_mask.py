@@ -242,9 +242,9 @@ class BatchMask:
         return self._part.halo
 
     def _places(self, vertices: Int32Array | None) -> Int64Array:
-        """Return the positions of the vertices in `_vertices`, ascending: int64[m].
+        """Return the positions in `_vertices` at which `vertices` are, ascending: int64[m].
 
-        Vertices that this rank does not know are left out; None stands for all that it knows.
+        Vertices that are not in `_vertices` are left out; None stands for all that are.
         """
         if vertices is None:
             return np.arange(len(self._vertices))
@@ -301,15 +301,17 @@ class BatchMask:
 
 @njit(cache=True, nogil=True)
 def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
-    """Search a CSR matrix for the nonzeros of a sampled block.
+    """Search a rank's CSR matrix for the nonzeros of a mini-batch's block.
 
     Return each nonzero's position in the matrix (int64[m]; -1 if missing), its row in the
     mini-batch (int32[m]), and whether none is missing and positions ascend.
 
     Parameters:
         at: Index in the CSR matrix of every row of the block; -1 if missing.
-        layer: Row pointers of the block; column vertex, and position in the row, of every nonzero.
-        csr: Row pointers and columns of the matrix; `BatchMask._by_vertex`; the columns' vertices.
+        layer: Three arrays: row pointers of the block; column vertex of every nonzero; its position
+            in the row.
+        csr: Four arrays: row pointers and columns of the matrix; `BatchMask._by_vertex`; the vertex
+            of each column.
         num_own: Number of own rows, which are the first rows of the matrix.
         number: For every row of the matrix, its index in the mini-batch.
     """

@@ -54,10 +54,10 @@ P = TypeVar("P", bound=RowRun)
 
 @dataclass(frozen=True)
 class OuterBlock:
-    """Own rows that are sent in a group of messages.
+    """Own rows that this rank sends in some consecutive messages.
 
     Attributes:
-        messages: Indices of the messages, in the order of the send sets.
+        messages: Indices of these messages among all messages that the rank sends.
         at: Range of the rows in `MessageBuffers.outer`.
         rows (int64[m]): Local indices; a row occurs once for each peer that needs it.
     """

@@ -239,7 +239,10 @@ class LocalGraph(ProgramGraph):
         return self.local_pattern(nonzeros)
 
     def local_pattern(self, nonzeros: str) -> Pattern:
-        """Return the pattern of all local rows; in an edge plan, folded rows follow own rows."""
+        """Return the pattern of own rows, then of rows that an edge plan folds.
+
+        `nonzeros` is a name in `layouts.block.NONZEROS`.
+        """
         from plancc_runtime.kernels.edges import Pattern
 
         if nonzeros not in self._patterns:

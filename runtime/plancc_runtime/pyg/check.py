@@ -118,9 +118,9 @@ def _entries_of(
 
 
 def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Choose rows close to each other, on all ranks: bool[num_rows]; return also their edges.
+    """Choose rows of a small region of the graph, which may lie on several ranks. Collective.
 
-    Collective.
+    Return whether each of this rank's rows is chosen, and whether each edge joins chosen rows.
     """
     column, row = graph.edge_index
     chosen = torch.zeros(graph.num_rows, dtype=torch.bool)

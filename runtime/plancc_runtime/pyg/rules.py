@@ -363,7 +363,7 @@ class TorchRules(OverRanks):
             refuse(call, "selects only some of the entries")
 
     def _set(self, call: Call) -> None:
-        """Run ``x[key] = value`` if key is a mask, indices of own rows, or allowed in `_sliced`."""
+        """Run ``x[key] = value`` for a mask, indices of own rows, or a key that `_sliced` takes."""
         x, key, value = call.args
         keys = key if isinstance(key, tuple) else (key,)
         first = keys[0]

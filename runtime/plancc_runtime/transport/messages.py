@@ -17,7 +17,7 @@ Addressed = Sequence[tuple[int, Buffer]]  # buffers, each with the rank at its o
 class Traffic:
     """Counters of what one rank has sent and received; a word is one number of any dtype.
 
-    Reductions are not messages. Fields without `_between` also count what goes to other nodes.
+    Reductions are not messages. Fields with `_between` count only what goes to other nodes.
     """
 
     messages_sent: int = 0
