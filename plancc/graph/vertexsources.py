@@ -367,8 +367,8 @@ def _row_ids(
 ) -> str | None:
     """Return the name of the array of row ids; None if rows are in the order of the vertices.
 
-    The user's name is `wanted`; if `held` lacks `wanted`, usual names are tried. Arrays in `taken`
-    have another use.
+    The user may give the name `wanted`; if `held` lacks it, usual names are tried. Arrays in
+    `taken` have another use.
     """
     if wanted in held:
         return wanted

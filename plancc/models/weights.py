@@ -109,7 +109,7 @@ class Balance:
         return self.allowed.get(constraint.split()[0], default)
 
     def limits(self, matrix: Graph, num_parts: int, epsilon: float) -> Limits:
-        """Return limits for the weights of parts; `epsilon` is for names that `allowed` lacks."""
+        """Return limits for the parts; `epsilon` limits constraints that `allowed` lacks."""
         found = constraints(matrix, self)
         allowed = [self.epsilon(name, epsilon) for name in found]
         return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))
@@ -151,9 +151,10 @@ def capacities_of(balance: str | Balance) -> tuple[float, ...] | None:
 
 
 def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int64]:
-    """Return the result of `constraints` in one array: int64[num_vertices].
+    """Return the weights of every vertex: int64[num_vertices].
 
-    With several constraints, the array is int64[num_vertices, num_constraints].
+    With several constraints (see the function `constraints`), the array has one column for each:
+    int64[num_vertices, num_constraints].
     """
     return _stacked(constraints(matrix, balance))
 

@@ -266,8 +266,8 @@ def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Owners
 def _names(model: AutoModel, layouts: Mapping[str, bool], grids: bool) -> tuple[str, ...]:
     """Return the names of the candidates whose kind of plan is allowed.
 
-    `layouts` says whether row plans and edge plans are allowed. InputError is raised if the user
-    names another candidate.
+    `layouts` says whether row plans and edge plans are allowed; `grids`, whether all other kinds
+    are. InputError is raised if the user names a candidate that is not allowed.
     """
     names = model.names()
     known = {name: each for name, each in MODELS.loaded().items() if each.competes}

@@ -378,7 +378,7 @@ class _Rounds:
         return reached
 
     def _hold(self, value: float, times: int) -> Merit:
-        """Run `times` sweeps with the prices that `_held` gives for `value`; return the merit."""
+        """Run `times` sweeps that hinder an objective above `value`; return the result's merit."""
         run, tariff = self.run, self.options._held(value)
         flow = self.options._flow(run.nets, run.state)
         ladder = [(self.free, tariff)] * times
@@ -470,9 +470,9 @@ class RefineMessages(_RefineTraffic):
 class RefineTime(_RefineTraffic):
     """Lower the predicted time of an epoch (`plancc.predict.predictor.Predictor`).
 
-    Ranks wait for each other after every exchange and product. So the slowest rank's work, which
-    the limits bound, and the busiest rank's traffic, which has prices (`EpochTime.rates`), count
-    separately.
+    Ranks wait for each other after every exchange and product. So the pass lowers two things at
+    once: the work of the slowest rank, by limits, and the traffic of the busiest rank, by prices
+    (`EpochTime.rates`).
     """
 
     objective: ClassVar[str] = "time"

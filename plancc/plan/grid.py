@@ -1,7 +1,8 @@
 """Process grids: how the ranks of a grid plan or a feature plan share the parts.
 
 A part is a block of rows. The grid says which ranks share a part, and what each rank holds of H and
-A (Tripathy et al. 2020, Table II; Wan et al. 2025, Section 3.1 for "feature"; P ranks):
+A (Tripathy et al. 2020, Table II; Wan et al. 2025, Section 3.1 for "feature"). There are P ranks;
+in "feature" they form groups, and each group shares one part:
 
     scheme    parts      ranks of a part   a rank holds of H                 a rank holds of A
     1d        P          1                 the part's rows                   the part's rows

@@ -37,7 +37,7 @@ class Step:
         name: Name of the messages, the group of ranks, or the matrix block.
         source, target: Names of the spaces that the step reads and writes.
         moves: Whether the step sends something: rows of H, or pieces of a shared block.
-        reverse: Whether receivers of the messages send to senders.
+        reverse: Whether the receivers of the messages `name` send, and the senders receive.
         late: Whether rows arrive some epochs later; they are constants in the backward pass.
     """
 

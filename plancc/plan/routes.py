@@ -32,8 +32,8 @@ def hops_of(
 ) -> tuple[Exchange, Exchange, Exchange]:
     """Return the hops collect, cross and spread (`Exchanges`) that replace messages from owners.
 
-    `send` is `Plan.send`, or ``Plan.fold.receive`` for a fold. `most` is the largest number of hops
-    of a row; if 2, collect is empty.
+    `send` lists the messages by owner: `Plan.send` or, for a fold, ``Plan.fold.receive``. `most` is
+    the largest number of hops of a row; if it is 2, collect is empty.
     """
     num_parts = len(part_ptr) - 1
     topology.check(num_parts)

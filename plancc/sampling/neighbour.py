@@ -182,7 +182,7 @@ def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> Any:
-    """Choose the nonzeros that each of m rows keeps; only the row's vertex and `key` decide.
+    """Choose the nonzeros that each of m rows keeps, at random by the row's vertex and `key`.
 
     This is Floyd's algorithm (Bentley and Floyd, CACM 1987). Each row is sorted by column.
 

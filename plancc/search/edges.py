@@ -172,9 +172,7 @@ class EdgeJob(RefiningJob):
             yield self.split(self.from_rows(seed), seed)
 
     def _partitioned_first(self) -> Iterator[Member]:
-        """Yield refined owners from a partition of the fine-grain hypergraph, and then the owners
-        that `_rows_first` yields.
-        """
+        """Yield a refined partition of the fine-grain hypergraph, then owners of `_rows_first`."""
         start = self.partitioned(self.model, self.options.seed)
         assert start is not None
         for effort in self.efforts_below:
@@ -255,7 +253,10 @@ class EdgeJob(RefiningJob):
         return EFFORTS[: EFFORTS.index(self.effort)]
 
     def _end_of(self, effort: str, best: Member) -> None:
-        """Set ``below[effort]``, if not set yet, to `best` improved by moves of single nonzeros."""
+        """Improve `best` by moves of single nonzeros, and store the result in ``below[effort]``.
+
+        Nothing is done if `below` has owners for this effort, which is below the search's effort.
+        """
         if effort not in self.below:
             rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort
             self.below[effort] = self.refine(best.owners, "volume", self.options.seed, rounds)

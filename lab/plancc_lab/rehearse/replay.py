@@ -376,7 +376,7 @@ class _Item:
     crossing: float | None = None  # seconds of what the ranks of either node share
 
     def over(self, cause: Moment) -> None:
-        """Record that a port has finished the item; if it is the last, call `done` with `cause`."""
+        """Record that a port has finished the item; if no port has it left, call `done`."""
         self.left -= 1
         if not self.left:
             self.done(cause._replace(what=self.cause.what))

@@ -64,11 +64,11 @@ class Bits:
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 
     def of_walks(self, sampler: WalkSampler, key: np.uint64, visited: Int32Array) -> list[Pairs]:
-        """Return the numbers of words that random walks send, one entry per round of messages.
+        """Return the words that ranks send to draw walks, as `rows` of one `Pairs` for each round.
 
         A walk that crosses to another rank costs two words, and every message costs one word more
-        (`plancc_runtime.layouts.draws.WalkDraws`). In the end, bits tell which visited rows other
-        ranks use.
+        (`plancc_runtime.layouts.draws.WalkDraws`). In the last round, ranks tell each other by bits
+        which visited rows they use.
         """
         n, walks, found = len(self._owner), np.arange(sampler.num_roots), []
         roots = sampler.roots(n, key)

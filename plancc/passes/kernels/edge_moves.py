@@ -167,7 +167,10 @@ def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any
 
 @njit(cache=True, nogil=True)
 def _saved(e: int, q: int, state: Any, prices: Any, toll: Any) -> float:
-    """Return the cost saved if net e leaves part q, which does not own the net's vertex."""
+    """Return the cost of net e that is saved if its nonzeros leave part q.
+
+    Part q must not own the net's vertex.
+    """
     n = len(state.owner)
     # Nets below n are rows (fold: parts send to the owner), from n on columns (expand: the
     # owner sends to parts); `GIVE + step` and `TAKE - step` are the tolls of either direction.

@@ -172,7 +172,10 @@ def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: A
 
 @njit(cache=True, nogil=True)
 def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float:
-    """Return how much the overload of both parts falls if weight moves from `here` to `there`."""
+    """Return how much the overload of two parts falls if weights `change` move between them.
+
+    The weights, one for each constraint, move from part `here` to part `there`.
+    """
     relief = 0.0
     for c in range(len(change)):
         # relief = unit * overload before - unit * overload after, at both parts

@@ -23,7 +23,7 @@ from plancc.passes.presets import BOUND_ROUNDING, TINY
 
 @njit(cache=True, nogil=True)
 def expected(nets: Any, state: Any, reach: Any) -> float:
-    """Return the expected number of rows sent, if the source of every net is in the mini-batch."""
+    """Return the expected number of rows sent, if vertex j of every net j is in the mini-batch."""
     total = 0.0
     for e in range(len(state.spread)):
         if state.spread[e] == 1:

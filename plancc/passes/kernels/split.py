@@ -154,10 +154,10 @@ def cover(cut: Cut) -> Any:
 
 @njit(cache=True, nogil=True)
 def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
-    """Return, for each vertex of one side, whether an alternating path reaches it: bool[m].
+    """Return for each left vertex of a bipartite graph if an alternating path reaches it: bool[m].
 
-    Paths begin at those vertices of the other side for which `starts` is true. Vertex x of the
-    other side has the neighbours ``ends[ptr[x]:ptr[x + 1]]``; `mate` matches vertices of this side.
+    Paths begin at the right vertices for which `starts` is true. Right vertex x has the neighbours
+    ``ends[ptr[x]:ptr[x + 1]]``. `mate` has the right vertex to which each left vertex is matched.
     """
     found, queue = np.zeros(len(mate), dtype=np.bool_), np.empty(len(starts), dtype=np.int64)
     tail = 0

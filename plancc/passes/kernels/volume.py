@@ -29,11 +29,11 @@ def penalty(weight: float, target: float, price: float) -> float:
 
 @njit(cache=True, nogil=True)
 def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Compute, for each part, how many rows a move of v to this part saves; return num and base.
+    """Compute, for each part, how many rows a move of v to this part saves; return (num, base).
 
-    A move to part q saves ``base + score[q]`` rows if q is in ``seen[:num]``, else `base`. `seen`
-    has the parts, v's own included, that v's cut nets touch; nets that touch every part count
-    only if v has no other cut nets. The caller resets the scores to 0.
+    A move to part q saves ``base + score[q]`` rows if q is in ``seen[:num]``, else `base` rows.
+    ``seen[:num]`` has the parts that v's cut nets touch, also v's own part; nets that touch every
+    part count only if v has no other cut nets. The caller resets the scores to 0.
     """
     here = state.owner[v]
     num_parts = len(state.sums)

@@ -147,10 +147,10 @@ def matrix_of_pairs(pairs: Pairs) -> sp.csr_array:
 
 
 def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> sp.csr_array:
-    """Count, for parts k and m, the vertices of k in which nonzeros of m end.
+    """Return how many vertices of part k are in nonzeros of another part m.
 
-    `vertex` has the row of every nonzero, or the column. The result is int64[num_parts, num_parts],
-    with 0 for k = m.
+    The result has this number at [k, m]: int64[num_parts, num_parts]. `vertex` has one end of every
+    nonzero, either its row or its column.
     """
     assert owners.nonzeros is not None
     foreign = owners.rows[vertex] != owners.nonzeros

@@ -64,10 +64,11 @@ def backward(
     of_x: Tensor | None,
     masked: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of weight and bias from the gradient g of x weight + bias.
+    """Return the gradients of weight and bias. g is the gradient of the layer's result.
 
     Parameters:
-        out (Tensor[m, d_out], optional): The result if it was rectified, else None.
+        out (Tensor[m, d_out], optional): The result, if it is rectified; None if the result is
+            ``x @ weight + bias``.
         of_x (Tensor[m, d_in], optional): Memory for the gradient of x.
         masked (Tensor[m, d_out], optional): Memory for g with 0 wherever `out` is not positive.
     """

@@ -43,7 +43,7 @@ the slice. All choices keep the same nonzeros and messages."""
 
 @dataclass(frozen=True, eq=False)
 class KeptBlock:
-    """The nonzeros and message rows of a rank's slice that are in one block of a mini-batch.
+    """What one block of a mini-batch keeps of a rank's slice: nonzeros, and rows in messages.
 
     Attributes:
         nonzeros (int64[m]): Positions in the arrays of the slice; ascending.

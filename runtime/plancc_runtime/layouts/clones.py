@@ -110,7 +110,7 @@ class Clones:
         return block
 
     def own_coefficients(self, coefficients: str) -> npt.NDArray[np.float64] | None:
-        """Return the factors s in z = P h + s h (see module): float64[clones]; None: z = P h."""
+        """Return s of the module's formula ``z = P h + s h``: float64[clones]; None if it is 0."""
         leaf = np.arange(len(self.diagonal)) >= self.num_own
         if coefficients == "plan":
             return np.where(leaf, self.diagonal, 0)
@@ -207,9 +207,10 @@ def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
 
 
 class CloneGraph(LocalGraph):
-    """The graph of a layer in which every rank computes with its clones.
+    """The graph of a layer in which every rank computes with its clones (see the module).
 
-    Products send rows only in training with variant cd-r; with `sums`, products are collective.
+    Products send rows only in training with variant cd-r, in which `sums` is given. Then products
+    are collective.
 
     Parameters:
         last: Whether this is the last layer, whose outputs are own rows only.

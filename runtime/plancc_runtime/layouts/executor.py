@@ -194,12 +194,14 @@ class SharedRows(NamedTuple):
 class Executor:
     """Runs the program of a product, or its adjoint, with one rank's matrices and exchanges.
 
-    InputError if the program breaks the module's rules; the adjoint is checked when it first runs.
+    Raises InputError if the program needs another order of steps than the module describes; the
+    adjoint is checked when it first runs.
 
     Parameters:
-        blocks: Pieces of each step's matrix, by the step's name and whether they are transposed.
+        blocks: The matrix of each product, in pieces, by the step's name and whether the step
+            multiplies by the transposed matrix.
         movers: The exchange of each step that moves rows, by the step's name.
-        shared: The rows of each step that shares rows in a group, by the step's name.
+        shared: The shared rows of each step in which a group shares rows, by the step's name.
     """
 
     def __init__(

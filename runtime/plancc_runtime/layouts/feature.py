@@ -65,8 +65,8 @@ class FeatureGraph(LayerGraph):
     """The graph of a layer on a rank of a feature plan. The constructor is collective.
 
     Parameters:
-        part: Part of a feature plan, from `layouts.order.order_rows` with the same pipeline.
-        resources: `wire` is the dtype in which halo rows are sent between groups.
+        part: Part of a feature plan, made by `layouts.order.order_rows` with the same pipeline.
+        resources: `wire` is the dtype of halo rows that one group of ranks sends to another.
         pipeline: Value of the option `pipeline`, as in `layouts.pipeline.pipelining`.
         aggregate_on: "device", or "cpu": the CPU multiplies while the device updates rows
             (MixGCN-CPU; Wan et al. 2025, Section 4.1).

@@ -133,10 +133,10 @@ def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
 
 
 def returned(y: Tensor, axis: int, index: EdgeEnds, largest: bool = False) -> Tensor:
-    """Send halo rows of y to their owners; return sums of own and received rows. Collective.
+    """Send halo rows of y to their owners; return own rows plus received rows. Collective.
 
-    If `largest`, return maxima without gradient instead of sums. Rows of y to which `index` does
-    not refer must be 0.
+    The rows of y lie along its axis `axis`; rows to which `index` does not refer must be 0. If
+    `largest`, return maxima without gradient instead of sums.
     """
     graph, places = index.of.halo(index.relations)
     first = (y.detach() if largest else y).movedim(axis, 0)

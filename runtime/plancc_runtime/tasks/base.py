@@ -30,7 +30,7 @@ class LearningTask:
 
     Attributes:
         network: Fields of `NetworkOptions` that the task sets, by name.
-        learnt: Range of the vertices that the run predicts.
+        learnt: Range of the vertices whose labels or targets the run predicts.
         target: Type of these vertices; None if the plan has no types.
     """
 
