@@ -282,7 +282,7 @@ def move_rows(
 def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
     """Copy CSR rows from `numbers` to `out`, where row r begins at ``row_ptr[r]``.
 
-    `numbers` has the rows in `position` one after another.
+    `numbers` has the rows ``position[0]``, ``position[1]`` and so on, one after another.
     """
     at = 0
     for r in position:

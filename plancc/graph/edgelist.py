@@ -315,7 +315,7 @@ def _edges_of(
 def _warn_of_names(
     path: StrPath, data: bytes, table: _Table, names: Names | None, edges: Entries
 ) -> None:
-    """Warn of comments that may be edges between names, and of names that mean an empty cell."""
+    """Warn of comments that may be edges between names, and of names such as "nan" (no value)."""
     if names is None:
         return
     where, begin = os.fspath(path), table.below

@@ -229,7 +229,8 @@ class Rows:
     ) -> tuple[Int64Array, npt.NDArray[np.int32], npt.NDArray[np.floating]]:
         """Return the normalised rows: indptr, indices and values.
 
-        `all_scale`, float64[n], is the result of `scale` for all rows of the matrix.
+        `row_scale`, float64[m], is the result of `scale` for these rows; `all_scale`, float64[n],
+        is the result for all rows of the matrix.
         """
         dtype, indptr = np.dtype(dtype), self.made_ptr
         values = np.empty(indptr[-1], dtype)

@@ -159,7 +159,7 @@ class Limits:
     def limit(self) -> npt.NDArray[np.float64]:
         """Largest weight that every part may have: float64[num_parts, c].
 
-        It is the larger of the attributes `allowed` (by epsilon) and `least` (ever possible).
+        It is the larger of `allowed`, which epsilon allows, and `least`, which is always needed.
         """
         return np.maximum(self.allowed, self.least)
 

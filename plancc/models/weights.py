@@ -109,7 +109,10 @@ class Balance:
         return self.allowed.get(constraint.split()[0], default)
 
     def limits(self, matrix: Graph, num_parts: int, epsilon: float) -> Limits:
-        """Return limits for the parts; `epsilon` limits constraints that `allowed` lacks."""
+        """Return the limits of the parts' weights.
+
+        `epsilon` is the allowed imbalance of each constraint whose name `allowed` lacks.
+        """
         found = constraints(matrix, self)
         allowed = [self.epsilon(name, epsilon) for name in found]
         return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))

@@ -69,7 +69,7 @@ class Around:
 
     @property
     def refinable(self) -> Hypergraph:
-        """The smaller problem; a further weight of its vertices is 1 if merged, 0 if free."""
+        """The smaller problem with a further weight per vertex: 1 if it is merged, 0 if free."""
         return replace(self.problem, vertex_weights=self.limits.weights)
 
     @property

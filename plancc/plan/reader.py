@@ -81,7 +81,7 @@ class PlanFile:
 
     Attributes:
         minor: Minor version of the file's format.
-        content_sha256: Content hash, compared with the digests when the file is opened.
+        content_sha256: Content hash, which is checked against the digests when the file is opened.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:

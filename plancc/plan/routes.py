@@ -190,7 +190,10 @@ def _step(
 
 @njit(cache=True, nogil=True)
 def _once_per_node(ptr, peer, row_ptr, row, node, part_ptr):  # type: ignore[no-untyped-def]
-    """Return the fields of `_Once` for an exchange with send side (ptr, peer, row_ptr, row)."""
+    """List the rows to send to each node, each row once; return the fields of `_Once`.
+
+    The exchange's send side is (ptr, peer, row_ptr, row).
+    """
     parts = len(ptr) - 1
     owner, to = np.empty(len(peer), np.int32), np.empty(len(peer), np.int32)
     ends = np.zeros(len(peer) + 1, np.int64)

@@ -72,7 +72,8 @@ def transfers(
 ) -> Iterator[Transfer]:
     """Yield a program's transfers.
 
-    `moved` has, by the name of a step, its transfers; steps against this direction reverse them.
+    `moved` has the transfers of each step in the forward direction, by the step's name. A step with
+    `reverse` reverses them.
     """
     for step in program:
         for each in moved.get(step.name, ()) if step.moves else ():

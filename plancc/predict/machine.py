@@ -179,7 +179,7 @@ class SparseRates:
     def rate(
         self, nonzeros_per_row: npt.ArrayLike, width: npt.ArrayLike, rows: npt.ArrayLike = 1
     ) -> Float64Array:
-        """Return the rates for these shapes, float64, by interpolation in the table.
+        """Return multiply-adds per second for these shapes, float64, by interpolation in the table.
 
         Interpolation is linear in logarithms; outside the table, the nearest value applies.
         """

@@ -81,7 +81,7 @@ USED, TRIED, KEYS, LENGTH, BEST_LENGTH, TOTAL = range(6)
 
 @njit(cache=True, nogil=True)
 def _listed(v: int, gain: Any, keys: Any, number: Any) -> Any:
-    """Add a move of v to the heap; return the heap, which is a larger copy if `keys` was full."""
+    """Add a move of v to the heap `keys`; return the heap, a larger copy if `keys` was full."""
     if number[KEYS] == len(keys):
         keys = np.concatenate((keys, np.empty_like(keys)))
     number[KEYS] = push(keys, number[KEYS], _key(v, gain))

@@ -28,7 +28,7 @@ class Drawn:
     """Sampler, population and seed vertices of mini-batches; the same on every rank.
 
     Attributes:
-        population: Vertices to draw from, and the pattern if the sampler reads it.
+        population: Vertices to draw from, and the matrix's pattern if the sampler reads it.
         per_epoch: Number of mini-batches in an epoch.
         remark: Remark on the sampler for the user; "" if there is none.
         by_owners: Whether the owners of rows draw (`layouts.draws`).

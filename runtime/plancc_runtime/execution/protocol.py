@@ -148,7 +148,7 @@ class Execution(ABC):
     def _fix_input(self, view: View, network: Network, data: LocalData) -> LocalData:
         """Store in `view.fixed` what the first layer reads instead of the features. Collective.
 
-        Return the data to train with; features have 0 rows if no layer reads them afterwards.
+        Return the data to train with; its features have 0 rows if no layer will read them again.
         """
         view.fixed = network.fixed(view.graphs[0], data.features)
         view.graphs[0].release_buffers()  # these buffers are as wide as the features

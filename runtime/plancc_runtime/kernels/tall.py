@@ -199,8 +199,8 @@ def _product(rows, left, right, out, bias, flags, tiles):  # type: ignore[no-unt
 def _tile(typing_context, rows, size, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
     """Compute a tile: out[r, :] = epilogue(sum over k < terms of left[r, k] right[k, :]).
 
-    A row has two vectors. The epilogue adds old values of out (flag `ADD`) and the bias, and
-    applies the activation (flag `RELU`).
+    In each row, a tile has the numbers of two vectors, which may overlap. The epilogue adds old
+    values of out (flag `ADD`) and the bias, and applies the activation (flag `RELU`).
 
     Parameters:
         rows (int): Number of rows: `AT_ONCE` or 1.

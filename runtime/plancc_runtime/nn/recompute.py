@@ -99,7 +99,7 @@ class _Layer:
     def across(self, given: Rows) -> Rows:
         """Return the arguments of `Halves.after`, made from the results `given` of `Halves.before`.
 
-        They have all rows. Collective.
+        The arguments have all rows, as `given` does. Collective.
         """
         moved, own = self._parted(given)
         return (*self._halves.across(*moved), *(self._graph.targets(each) for each in own))

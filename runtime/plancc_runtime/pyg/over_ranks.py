@@ -167,7 +167,10 @@ class OverRanks(TorchFunctionMode):
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
-        """Return the number of x's entries on all ranks along `axes`, which include ``x.axis``."""
+        """Return how many entries x has along `axes`, on all ranks together.
+
+        One of `axes` must be ``x.axis``, along which the ranks share the entries.
+        """
         size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 
