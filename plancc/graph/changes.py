@@ -75,7 +75,7 @@ class EdgeChanges:
     def among(self, ids: Ids) -> EdgeChanges:
         """Return these edges, with names in place of numbers if a graph's `ids` are names.
 
-        Edges with names are an InputError if `ids` are numbers.
+        Raises InputError if the edges have names, but `ids` are numbers.
         """
         if are_names(ids):
             return replace(self, u=names_of(self.u), v=names_of(self.v))

@@ -167,8 +167,10 @@ def _refuse(
 
 
 def check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> None:
-    """Raise InputError unless an array has one axis and a type in `kinds`, which `words`
-    describes."""
+    """Raise InputError unless an array has one axis and a dtype whose kind is in `kinds`.
+
+    `words` says in the message what these kinds are, such as "integers".
+    """
     if array.ndim == 1 and array.dtype.kind in kinds:
         return
     advice = ""

@@ -330,10 +330,10 @@ def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
 
 
 def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) -> Task:
-    """Return the task of finding owners by a form, after `spent` seconds of the budget.
+    """Return the task to find owners by a form (a model with fixed options) after `spent` seconds.
 
-    If the form needs a search, the search gets an equal share of the seconds left for
-    `num_searched` forms.
+    If the form needs a search, the search gets 1 / `num_searched` of the seconds that are left of
+    the budget.
     """
     assigner = form.assigner
     model = make_model(assigner.model, assigner.options)

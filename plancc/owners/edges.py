@@ -30,7 +30,7 @@ from plancc.search.record import Judge, Record, SearchResult
 def find_edge_owners(asked: Unowned) -> Ownership:
     """Find owners of the rows and nonzeros of a matrix; see `plancc.owners.find.find_owners`.
 
-    The parts share the nonzeros evenly, whatever the balance.
+    The parts share the nonzeros evenly, whatever the option `balance` says.
     """
     task, balance = asked.task, asked.balance
     epsilon = balance.epsilon("nnz", task.options.epsilon)

@@ -135,7 +135,10 @@ class PricedForms:
         return self.seconds[form.label]
 
     def _owners(self, form: Form) -> Owners:
-        """Return the owners for the price of a form: from the model, or from one partitioner."""
+        """Return owners from which to predict the price of a form (a model with fixed options).
+
+        They come from the model, or from one run of a partitioner.
+        """
         matrix, assigner, balance = self.matrix, form.assigner, self.balance_of(form)
         model = make_model(assigner.model, assigner.options)
         key = str(balance) if form.searched else assigner.model, assigner.num_parts

@@ -33,7 +33,7 @@ def in_words(value: Any) -> str:
 
 
 def graph_entries(source: Source, model: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries about the graph's source, and about the model with its options."""
+    """Return provenance entries about the graph's source, and about the model with its options."""
     return {
         "source_name": source.name,
         "source_sha256": source.sha256,

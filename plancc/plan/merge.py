@@ -21,7 +21,7 @@ from plancc.plan.values import LINKS
 
 
 def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
-    """Merge the parts of a rank into one part, whose peers are ranks; the plan has no grid.
+    """Merge the parts of a rank into one part, whose peers are ranks. The plan must have no grid.
 
     Features are reordered in place (`VertexData.reordered`).
     """

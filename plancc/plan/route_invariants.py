@@ -1,6 +1,7 @@
 """Check the hops of an exchange.
 
-Every part must receive each row that it needs exactly once, and every node at most once.
+Every part must receive each row that it needs exactly once. A row may be sent to each other node at
+most once.
 """
 
 from __future__ import annotations

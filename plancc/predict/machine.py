@@ -399,7 +399,7 @@ class Machine:
     def as_dict(self) -> dict[str, Any]:
         """Return a dict that can be written as JSON.
 
-        It has the three attributes without defaults, and all that differ from their defaults.
+        It has the three attributes without defaults, and all others that differ from their default.
         """
         usual = {
             each.name: each.default if each.default_factory is MISSING else each.default_factory()

@@ -124,8 +124,8 @@ class Predictor:
     def bound_of(self, tables: Tables, word_bytes: int = WORD_BYTES) -> float:
         """Return the lower bound that `bound` returns, for the rows and nonzeros in `tables`.
 
-        If the tables leave out dead rows, which no output in the loss needs, the bound of a layer
-        counts only the layer's other rows.
+        If the tables leave out dead rows, which no output in the loss needs, the bound counts for
+        each layer only the rows that this layer computes.
         """
 
         def even(of: Tables) -> Tables:

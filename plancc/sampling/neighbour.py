@@ -182,9 +182,10 @@ def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> Any:
-    """Choose the nonzeros that each of m rows keeps, at random by the row's vertex and `key`.
+    """Choose at random the nonzeros that each of m rows keeps.
 
-    This is Floyd's algorithm (Bentley and Floyd, CACM 1987). Each row is sorted by column.
+    The choice depends only on the row's vertex and `key`. This is Floyd's algorithm (Bentley and
+    Floyd, CACM 1987). Each row is sorted by column.
 
     Parameters:
         sizes (int64[m]): Number of nonzeros of every row.

@@ -255,7 +255,7 @@ class EdgeJob(RefiningJob):
     def _end_of(self, effort: str, best: Member) -> None:
         """Improve `best` by moves of single nonzeros, and store the result in ``below[effort]``.
 
-        Nothing is done if `below` has owners for this effort, which is below the search's effort.
+        `effort` is lower than the search's effort. If `below` has its owners already, they stay.
         """
         if effort not in self.below:
             rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort

@@ -64,7 +64,8 @@ def search(
 ) -> SearchResult:
     """Find owners of the rows of the normalised `matrix` that minimise the exact objective.
 
-    Fixed rows stay. Without a budget and with one thread, the same seed gives the same owners.
+    Rows with a fixed owner keep it. Without a budget and with one thread, the same seed gives the
+    same owners.
 
     Parameters:
         options: Options of the search; None: the defaults.

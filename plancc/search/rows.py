@@ -150,8 +150,9 @@ class RowJob(RefiningJob):
 
     @property
     def starts_by_kind(self) -> bool:
-        """Whether the search chooses starts by the kind of graph. False: the model determines the
-        start.
+        """Whether the kind of graph decides from which owners the search starts.
+
+        If it is False, the model decides.
         """
         return self.model.starts_from_cut
 

@@ -231,7 +231,7 @@ def _id(word: str, named: bool) -> int | bytes | None:
 
 
 def _read_ids(text: str, named: bool) -> dict[Any, int]:
-    """Return the ids in `text`, such as "17,42", or in the file `text`; see `_checked`."""
+    """Return the ids in `text` ("17,42"), or in the file `text`, and the position of each."""
     if not os.path.exists(text):
         if named or "," in text or text.strip(" +-").isdecimal():
             return _checked(next(csv.reader([text])), named=named)
@@ -336,7 +336,7 @@ def _joined(opened: Opened, description: Description, task: LearningTask, weight
 
 
 def options_of(description: Description, name: str, settings: dict[str, Any]) -> TrainOptions:
-    """Return the options of a run with the described network, read from file `name`."""
+    """Return the options of a run with a network, whose description was read from file `name`."""
     dims, network = description.dims, description.options
     hidden = set(dims[1:] if network.decoder else dims[1:-1])
     if len(hidden) > 1:

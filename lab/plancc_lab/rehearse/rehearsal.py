@@ -96,7 +96,7 @@ def rehearse(
     """Rehearse a run on the ranks of `links`, and return the rehearsal.
 
     Ranks have one thread each, on the CPU, and do not evaluate. After every epoch of rank 0,
-    `report` is called with the epoch's cost. `cpu` returns the seconds that its thread has run.
+    `report` is called with the epoch's cost. `cpu` returns the CPU seconds of the calling thread.
     """
     options = replace(options, eval_every=0, threads=1, device="cpu")
     group = RecordingThreads(len(links.slowness), links.ranks_per_node, cpu)

@@ -50,8 +50,9 @@ class KeptBlock:
         rows (int32[m]): Index of every nonzero's row in the mini-batch.
         columns (int32[m]): Index of every nonzero's column in the slice.
         factors (float64[m] or None): Factors of the nonzeros' values; None if all are 1.
-        received (int64[...]): Positions of the block's halo rows among the slice's; ascending.
-        sent (int64[...]): Positions of the block's sent rows among the slice's; ascending.
+        received (int64[...]): Positions of the block's halo rows among the slice's halo rows.
+        sent (int64[...]): Positions of the block's sent rows among the slice's sent rows. Both are
+            ascending.
     """
 
     nonzeros: Int64Array

@@ -140,7 +140,7 @@ class OverRanks(TorchFunctionMode):
         """Return ids of the entries, int64[entries], or None if the entries have no ids.
 
         Ids rise in the order that the entries have in a single process. The id of a row is its
-        vertex; an edge's id comes from both ends.
+        vertex; the id of an edge is made from its two vertices.
         """
         of, edges = x.of, self.edges
         if of is not None and is_rows(x):
