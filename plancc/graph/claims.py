@@ -67,7 +67,7 @@ class Said(NamedTuple):
 
 
 def claims_of(head: bytes) -> Said:
-    """Return the claims about the graph in `head`, the comments before the first edge."""
+    """Return what `head`, the comments before the first edge, says about the graph."""
     counts: list[int | None] = [None, None]
     for found in chain(_COUNTS.finditer(head), _COUNTS_BEFORE.finditer(head)):
         for k, word in enumerate(found.groups()):

@@ -268,9 +268,10 @@ class BatchSource:
         return Hypergraph(net_ptr, pins, weights, net_sources=column), inclusion
 
     def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> NetSample:
-        """Return the merged nets of the mini-batches 0..num_batches - 1 of a stream of batches.
+        """Return the merged nets of the mini-batches 0..num_batches - 1.
 
-        If the sample has too many pins before, it has fewer mini-batches (`GrowingSample.grown`).
+        `stream` says what the batches are for. If the nets have too many pins before, the sample
+        has fewer mini-batches (`GrowingSample.grown`).
         """
         return GrowingSample(self, seed, stream).grown(num_batches)
 

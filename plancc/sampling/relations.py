@@ -87,9 +87,10 @@ def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _end_of_relation(order: Any, relation: Any, first: Any, a: Any, end: Any) -> Any:
-    """Return the end, in `order`, of the nonzeros that have the same relation as ``order[a]``.
+    """Return the end, in `order`, of the nonzeros that have the same relation as nonzero `a`.
 
-    `first` is the first nonzero of the row; `end` is the end of the row in `order`.
+    `order` sorts the nonzeros of each row by relation. The row's nonzeros begin at `first`, and end
+    at `end`.
     """
     low, of_first = a + 1, relation[first + order[a]]
     # binary search for the first nonzero of another relation

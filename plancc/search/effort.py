@@ -229,8 +229,8 @@ def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     """Run effort "balanced"; return its result, then the partitions combined into the result.
 
-    If `decide` is true, and the owners from `_start_from_cut` are far better than the first start,
-    only these owners are returned.
+    If `decide` is true, and the owners that `_start_from_cut` finds are far better than those of
+    the first start, only the better owners are returned.
     """
     ahead = _seeds_of_first(job, "balanced") if job.few else 0
     first = job.first("balanced", ahead)

@@ -311,8 +311,8 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
         at: Index in the CSR matrix of every row of the block; -1 if missing.
         layer: Three arrays: row pointers of the block; column vertex of every nonzero; its position
             in the row.
-        csr: Four arrays: row pointers and columns of the matrix; `BatchMask._by_vertex`; the vertex
-            of each column.
+        csr: Four arrays: row pointers and columns of the matrix; an order of each row's nonzeros by
+            vertex (`BatchMask._by_vertex`); the vertex of each column.
         num_own: Number of own rows, which are the first rows of the matrix.
         number: For every row of the matrix, its index in the mini-batch.
     """

@@ -214,7 +214,8 @@ class CloneGraph(LocalGraph):
 
     Parameters:
         last: Whether this is the last layer, whose outputs are own rows only.
-        sums: Delayed partial sums and totals from other ranks; None if no rows are sent.
+        sums: Delayed partial sums, and totals (complete sums), from other ranks; None if no rows
+            are sent.
         constant: Whether x is the same in all products; with `sums`, a product is then computed
             once.
     """
@@ -364,7 +365,7 @@ def _on(resources: Resources, rows: npt.NDArray[np.integer]) -> Tensor:
 
 @dataclass(eq=False)
 class _Turns:
-    """Rows that the vertices of one bin have received in one layer, and rows in flight.
+    """Rows that one bin of vertices (`Delay`) has received in one layer, and rows in flight.
 
     Attributes:
         up, down: Buffers of partial sums that go to roots (own rows), and of totals that go to

@@ -205,7 +205,7 @@ class TorchTransport(Transport):
 
     @contextmanager
     def queued(self) -> Iterator[Callable[[], None]]:
-        """Queue the work of a ``with`` block in a separate stream, after all work queued before.
+        """Queue the work of a ``with`` block in a separate CUDA stream, after all earlier work.
 
         Yields a function: work that is queued after its call waits for the block's work.
         """
