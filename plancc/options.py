@@ -278,7 +278,7 @@ class SearchOptions(PartitionOptions):
         object.__setattr__(self, "machine", machine)
 
     def of_parts(self, num_parts: int) -> Self:
-        """Return a copy with one capacity per part: the given capacities, or the machine's speeds.
+        """Return the options with a capacity for each part: as given, or by the machine's speeds.
 
         If there are neither, the options are returned unchanged.
         """

@@ -288,7 +288,7 @@ class Sweeps:
     def anneal_and_cut(
         self, nets: Nets, state: State, prices: tuple[float, ...] | None = None, cuts: Cuts = CUTS
     ) -> None:
-        """Call `anneal` with `prices`, or `improve` if `prices` is (); then call `cut`."""
+        """Call `anneal` with `prices` of overweight, or `improve` if they are (); then `cut`."""
         if prices is not None and len(prices) == 0:
             self.improve(nets, state)
         else:

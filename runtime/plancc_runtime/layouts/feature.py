@@ -238,7 +238,7 @@ class FeatureGraph(LayerGraph):
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
-        """Return one batch of rows of A x or, if `back`, A^T x: Tensor[rows of the batch, columns].
+        """Return batch `stage` of the rows of A x or, if `back`, A^T x: Tensor[batch, columns].
 
         x has this rank's columns of all rows of the part. Collective among the ranks that have the
         same position in their groups.

@@ -239,7 +239,7 @@ class LocalGraph(ProgramGraph):
         return self.local_pattern(nonzeros)
 
     def local_pattern(self, nonzeros: str) -> Pattern:
-        """Return the pattern of own rows, then of rows that an edge plan folds.
+        """Return the pattern of own rows and, in an edge plan, of rows with partial sums to send.
 
         `nonzeros` is a name in `layouts.block.NONZEROS`.
         """
