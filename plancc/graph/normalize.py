@@ -135,13 +135,13 @@ class RowsOfTypes:
         return [np.zeros(size) for _, _, size in self._ends]
 
     def sums(self, before: list[FloatArray]) -> list[FloatArray]:
-        """Add these rows' values, in place, to the sums `before`; return the sums."""
+        """Add these rows' values in place to `before`, the sums of earlier rows; return it."""
         for total, (_, number, _) in zip(before, self._ends, strict=True):
             np.add.at(total, number, self._given)
         return before
 
     def scaled(self, sums: Sequence[FloatArray], dtype: npt.DTypeLike) -> Graph:
-        """Return the rows, normalised by the `sums` over all rows of the graph (see `sums`)."""
+        """Return the rows, normalised by `sums`: what the method `sums` returns after all rows."""
         graph, values = self.rows, self._given.copy()
         for (vertices, number, _), every in zip(self._ends, sums, strict=True):
             total = every[number]
