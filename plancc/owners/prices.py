@@ -47,7 +47,7 @@ class Form:
 
     @classmethod
     def of(cls, name: str, num_ranks: int, options: Mapping[str, Any]) -> Form:
-        """Return candidate `name` with these options; InputError if they do not suit the ranks."""
+        """Return model `name` with these options; InputError if they do not suit `num_ranks`."""
         words = (key if value is True else f"{key}={value}" for key, value in options.items())
         return cls(name, Assigner.of(name, num_ranks, options), ":".join([name, *words]))
 

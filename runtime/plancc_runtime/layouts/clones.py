@@ -372,7 +372,8 @@ class _Turns:
             leaves (copies); or None.
         sums (Tensor[roots, width] or None): Added to the roots' rows; None until sums arrive.
         totals (Tensor[leaves, width] or None): Replace the leaves' rows; None until totals arrive.
-        next_sums, next_totals: Received rows that replace `sums` and `totals` at the next turn.
+        next_sums, next_totals: Received rows that replace `sums` and `totals` when the bin's
+            vertices send again.
         rising, falling: Whether messages of `up`, or of `down`, are in flight.
     """
 

@@ -66,7 +66,8 @@ class FeatureGraph(LayerGraph):
 
     Parameters:
         part: Part of a feature plan, made by `layouts.order.order_rows` with the same pipeline.
-        resources: `wire` is the dtype of halo rows that one group of ranks sends to another.
+        resources: `wire` is the dtype of halo rows, which groups of ranks send to each other. A
+            group shares a part.
         pipeline: Value of the option `pipeline`, as in `layouts.pipeline.pipelining`.
         aggregate_on: "device", or "cpu": the CPU multiplies while the device updates rows
             (MixGCN-CPU; Wan et al. 2025, Section 4.1).
@@ -118,7 +119,7 @@ class FeatureGraph(LayerGraph):
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """Return A x or, if `back`, A^T x, without autograd. Collective.
 
-        If x has fewer columns than the group has ranks, some ranks get no columns.
+        If x has fewer columns than ranks share the part, some ranks get no columns.
         """
         if self.alone:
             return self.multiply(0, x.contiguous(), coefficients, back)

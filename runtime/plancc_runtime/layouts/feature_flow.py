@@ -1,8 +1,8 @@
 """The messages of a feature-parallel product, one all-to-all per batch of rows and direction.
 
-Before the product, a rank sends to every other rank of its group those columns of its own rows that
-the other rank multiplies; afterwards, results are sent back. Rows are received directly into the
-product's input.
+The ranks that share a part form a group. Before the product, a rank sends to every other rank of
+its group those columns of its own rows that the other rank multiplies; afterwards, results are sent
+back. Rows are received directly into the product's input.
 """
 
 from __future__ import annotations

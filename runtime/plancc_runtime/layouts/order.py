@@ -71,7 +71,9 @@ def _handed_over(
     place: int,
     transport: Transport,
 ) -> VertexData:
-    """Return the vertex data of this rank's new rows, sent by the ranks of its group. Collective.
+    """Return the vertex data of this rank's new rows. Collective.
+
+    The data are sent by the ranks of its group, which share a part.
 
     Parameters:
         data: Vertex data of this rank's old rows.

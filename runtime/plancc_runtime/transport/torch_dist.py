@@ -332,7 +332,7 @@ class _DeviceChannel(Channel):
             self._works = [dist.batch_isend_irecv(operations) for operations in self._groups]
 
     def _wait(self, number: int) -> None:
-        """Wait for the first `number` NCCL groups, except groups that earlier calls waited for."""
+        """Wait for the first `number` groups of NCCL messages, without those waited for before."""
         with self._transport.waiting(self._unfinished):
             for works in self._works[self._waited : number]:
                 for work in works:
