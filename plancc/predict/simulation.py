@@ -279,7 +279,7 @@ def _hide(
 ) -> None:
     """Shorten `times` of messages in place, since they overlap with products of own rows.
 
-    A `share` of the time that messages and products both take, at most, is hidden.
+    The time that the overlap hides is `share` times the smaller of both times.
     """
     for (layer, direction, _), product in products.items():
         places = [Place(layer, direction, step) for step in ("expand", "cross", "fold")]

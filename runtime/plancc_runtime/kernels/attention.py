@@ -242,7 +242,8 @@ def _call64(call: Any) -> None:
 def _vectors(context, builder, lanes, array_type):  # type: ignore[no-untyped-def]
     """Return the type of a vector of `lanes` numbers, and two functions of an array and a place.
 
-    The first returns a pointer to the vector that begins at array[place]; the second, the vector.
+    The first returns a pointer to the vector that begins at array[place]; the second returns the
+    vector itself.
     """
     vector = ir.VectorType(context.get_data_type(array_type.dtype), lanes)
 

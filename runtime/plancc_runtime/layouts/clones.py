@@ -369,7 +369,7 @@ class _Turns:
 
     Attributes:
         up, down: Buffers of partial sums that go to roots (own rows), and of totals that go to
-            leaves (copies); or None.
+            leaves (copies); None while no buffer is needed.
         sums (Tensor[roots, width] or None): Added to the roots' rows; None until sums arrive.
         totals (Tensor[leaves, width] or None): Replace the leaves' rows; None until totals arrive.
         next_sums, next_totals: Received rows that replace `sums` and `totals` when the bin's
