@@ -2,7 +2,7 @@
 
 The pipeline is that of Wan et al. 2025, Section 3.2.2: rows are cut into batches, and a batch is
 multiplied when the batches of rows that it needs have arrived. Every rank computes one thing at a
-time, and its network card moves one batch at a time:
+time, and its network card moves one batch at a time (in: it arrives; back: results are sent back):
 
     card      in 0  in 1  back 0  in 2  back 1  back 2
     rank            product 0  product 1  update 0  product 2  update 1  update 2

@@ -4,7 +4,8 @@ A process row has some rows of A, cut into pieces by columns (`Grid.pieces`), ea
 rank has the rows of H that belong to its part, or only some of their columns. A 1D grid has one
 process column, and sends no piece of A. A 2D grid is a Split-3D grid with one grid layer.
 
-H -> A H has these steps at rank (i, j) of a grid layer; G -> A^T G has them in reverse order:
+H -> A H has these steps at rank (i, j) of a grid layer; G -> A^T G has them in reverse order. A_iq
+is piece q of process row i, H_qj the rows of H for this piece at process column j, T_ij the result:
 
     for every piece q:   A_iq is broadcast in the process row, if the row has several ranks
                          H_qj is broadcast in the process column
