@@ -101,7 +101,7 @@ class Contest:
     late: list[str] = field(default_factory=list)
 
     def try_form(self, form: Form) -> None:
-        """Find owners by a form; add their figures, or why there are none, to `table`."""
+        """Find owners by a form (model with options); add figures, or an error, to `table`."""
         start, found = wall_seconds(), None
         spent, left = start - self.begin, self.forms[len(self.table) :]
         searched = sum(each.searched and not self.why.get(each.name) for each in left)

@@ -135,7 +135,7 @@ class PricedForms:
         return self.seconds[form.label]
 
     def _owners(self, form: Form) -> Owners:
-        """Return owners from which to predict the price of a form (a model with fixed options).
+        """Return owners to predict the epoch time of a form, which is a model with fixed options.
 
         They come from the model, or from one run of a partitioner.
         """
