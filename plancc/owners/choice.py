@@ -293,8 +293,9 @@ def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
 
     A hub is a row or column with more than ``HUB * sqrt(num_parts)`` times the nonzeros of an
     average part. A row plan gives a hub to one part. So if there are a hub and a candidate for edge
-    plans, row plans are left out. Of the searches for edge plans, only the first is kept. With many
-    hubs, searches gain little: edge plans without a search are kept, if there are any.
+    plans, row plans are left out. Of the candidates that search for edge plans, only the first is
+    kept. With many hubs, searches gain little: edge plans without a search are kept, if there are
+    any.
     """
     if len(names) < 2:
         return {}

@@ -1,7 +1,7 @@
 """Finds which axis of a function's result has the graph's rows.
 
-The function is tried on tensors without data. If it succeeds with equally many rows in all row
-axes, and fails with different numbers, it handles each row independently.
+The function is tried on tensors without data. If it succeeds with equally many rows in all
+arguments, and fails with different numbers of rows, it handles each row independently.
 """
 
 from __future__ import annotations
