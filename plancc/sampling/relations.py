@@ -87,7 +87,7 @@ def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _end_of_relation(order: Any, relation: Any, first: Any, a: Any, end: Any) -> Any:
-    """Return the end, in `order`, of the nonzeros that have the same relation as nonzero `a`.
+    """Return the end, in `order`, of the nonzeros with the same relation as ``order[a]``.
 
     `order` sorts the nonzeros of each row by relation. The row's nonzeros begin at `first`, and end
     at `end`.

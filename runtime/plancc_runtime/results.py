@@ -132,7 +132,7 @@ class BatchStep:
         vertices: Number of vertices that occur in any block of the batch.
         volume, messages: Rows and messages of the forward pass.
         words_sent: Words of all exchanges of rows in the step, forward and backward.
-        words_drawn: Words sent to draw the batch, such as a bit per halo row: is the row needed?
+        words_drawn: Words sent to draw the batch; bits in them say which halo rows are needed.
     """
 
     number: int

@@ -119,7 +119,7 @@ class FeatureGraph(LayerGraph):
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """Return A x or, if `back`, A^T x, without autograd. Collective.
 
-        If x has fewer columns than ranks share the part, some ranks get no columns.
+        If x has fewer columns than the part has ranks, some ranks get no columns.
         """
         if self.alone:
             return self.multiply(0, x.contiguous(), coefficients, back)

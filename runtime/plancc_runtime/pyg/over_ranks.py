@@ -169,7 +169,7 @@ class OverRanks(TorchFunctionMode):
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
         """Return how many entries x has along `axes`, on all ranks together.
 
-        One of `axes` must be ``x.axis``, along which the ranks share the entries.
+        One of `axes` must be ``x.axis``, along which the entries are spread over the ranks.
         """
         size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
