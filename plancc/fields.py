@@ -29,7 +29,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class ValueKind(NamedTuple):
-    """A type of options.
+    """A type that the value of an option may have.
 
     Attributes:
         needed: Phrase for errors that says which values the type accepts.

@@ -144,7 +144,7 @@ class Sweeps:
         return np.clip(weight / np.maximum(self.limits.total, 1), least, 1)
 
     def refined(self, nets: Nets, owners: Sequence[Owner], cuts: Cuts, coarse: bool) -> Owner:
-        """Choose the partition with the smallest volume; refine it by sweeps and minimum cuts.
+        """Refine the partition in `owners` with the smallest volume by sweeps and minimum cuts.
 
         If `coarse`, the vertices of `nets` are clusters: a V-cycle follows, and the sweeps and cuts
         are repeated.

@@ -109,9 +109,9 @@ class Sampler(ABC):
         """
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion | None:
-        """Return the inclusion probabilities for nets of up to `most_pins` pins.
+        """Return the probabilities that a mini-batch has a vertex, and that a part needs its row.
 
-        None if the sampler cannot compute them.
+        They are for nets of up to `most_pins` pins. None if the sampler cannot compute them.
         """
         return None
 

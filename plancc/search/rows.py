@@ -355,8 +355,8 @@ class RowJob(RefiningJob):
     ) -> PartitionResult:
         """Return a partitioner's result for the first seed.
 
-        `plain` says that the problem has the same vertices and limits as the search. If so, the
-        results for the other seeds are kept in `ready`.
+        `plain` says whether the problem has the same vertices and limits as the search. If so, the
+        results for the other seeds are kept in the attribute `ready`, for later calls.
         """
         objective = getattr(problem, "objective", "")
         keys = [(options.partitioner, options.preset, objective, each) for each in seeds]

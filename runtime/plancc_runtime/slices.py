@@ -258,7 +258,7 @@ def _check_counts(
 ) -> None:
     """Raise PlanError unless every rank sends as many rows as the receivers expect. Collective.
 
-    `rows` is a noun for the error. ``ranks[k]`` is the rank of the exchange's peer k; by default k.
+    `rows` names the rows in the error. ``ranks[k]`` is the rank of the exchange's peer k (None: k).
     """
     sends, expects = np.zeros((2, transport.size), np.int64)
     ranks = np.arange(transport.size) if ranks is None else ranks

@@ -275,7 +275,7 @@ def study(
 
 
 def open_kept(path: str | os.PathLike[str]) -> Kept:
-    """Return the kept rows in a file; raise InputError if it is not a file of a study."""
+    """Return the rows of a study that a file keeps; InputError if it is no file of a study."""
     name = os.fspath(path)
     check_target(path)
     if os.path.exists(path):
@@ -352,7 +352,7 @@ class _Cases:
         return found
 
     def row(self, source: _GraphFile, contender: Contender, num_parts: int, seed: int) -> Row:
-        """Return the row of one plan, with its figures or the reason of its failure."""
+        """Compile one plan; return its row of the study, with its figures or why it failed."""
         graph = source.graph
         settings = contender.settings(self.settings)
         row = Row(

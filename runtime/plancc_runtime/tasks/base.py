@@ -61,7 +61,7 @@ class LearningTask:
         return part
 
     def ordered(self, part: Part) -> Part:
-        """Return the slice with its rows sorted by vertex type, if the plan has types."""
+        """Return the rank's slice; if the plan has types, its rows are sorted by vertex type."""
         return part
 
     def load(self, part: Part, resources: Resources, plan: str) -> LocalData:

@@ -138,7 +138,8 @@ def _operands(
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return dense rows H, a weight matrix W, and the gradient of the result of a product.
 
-    `how` is the method of `LayerGraph` for the product: A H for "product", else of A, H and W.
+    `how` names the method of `LayerGraph` that computes the product: A H for "product", else a
+    product of A, H and W.
     """
     n = len(next(iter(layout.dense.values())))
     random = np.random.default_rng(n)
