@@ -169,7 +169,7 @@ def _refuse(
 def check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> None:
     """Raise InputError unless an array has one axis and a dtype whose kind is in `kinds`.
 
-    `words` says in the message what these kinds are, such as "integers".
+    `words` says in the message what the array must list, such as "integers".
     """
     if array.ndim == 1 and array.dtype.kind in kinds:
         return

@@ -76,7 +76,7 @@ def join(
 ) -> None:
     """Start torch.distributed with backend "gloo" or "nccl". Collective.
 
-    With NCCL, `local_rank` is also the index of the rank's device.
+    With NCCL, the rank's device is number `local_rank`, modulo the number of devices.
     """
     if backend == "nccl" and best_backend() != "nccl":
         raise BackendUnavailable("transport nccl needs a CUDA device and a torch built with NCCL")
