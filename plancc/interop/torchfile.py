@@ -1,7 +1,7 @@
 """Reader of torch.save's files: tensors, NumPy arrays and plain containers.
 
-torch.load reads with ``weights_only``, so a file cannot run code. Objects of PyTorch Geometric
-become a `StoredObject`, without this library.
+torch.load reads with ``weights_only``, so a file cannot run code. An object of PyTorch Geometric
+becomes a `StoredObject`; PyTorch Geometric need not be installed.
 """
 
 from __future__ import annotations

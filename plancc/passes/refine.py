@@ -406,7 +406,7 @@ def message_size(traffic: Any, share: float) -> float:
 
 
 def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
-    """Return the fees of the first m rows of a message, float64[m].
+    """Return the fees of the first m rows of a message, float64[m]; m grows with `size`.
 
     Row k has the fee ``first * exp(-k / size)`` if k < m - 1. Row m - 1 and all further rows have
     fee 0.
@@ -444,7 +444,7 @@ class RefineMaxVolume(_RefineTraffic):
 
 @dataclass(frozen=True)
 class RefineMessages(_RefineTraffic):
-    """Lower the number of messages by fees for the first two rows of every message.
+    """Lower the number of messages: in the objective, a message's first two rows cost a fee.
 
     On coarse levels a cluster has many rows, so that one move can remove whole messages. Fees fall
     from round to round until the volume is low enough.

@@ -94,8 +94,8 @@ def _recipe(
 ) -> dict[str, Any]:
     """Return entries for the provenance: the sampler, and the number of mini-batches needed.
 
-    With so many mini-batches, the mean connectivity of a net has an error below theta with
-    probability 1 - delta (Demirci et al. 2022, equation 14: Hoeffding's bound).
+    With this number, the mean connectivity of a net has an error below the model's `theta` with
+    probability 1 - `delta` (Demirci et al. 2022, equation 14: Hoeffding's bound).
     """
     nets = hoeffding_nets(num_parts, model.theta, model.delta)
     per_batch = source.nets_per_batch(seed)

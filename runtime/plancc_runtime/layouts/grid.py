@@ -168,7 +168,7 @@ class GridGraph(ProgramGraph):
         rectified: bool = False,
         onto: Tensor | None = None,
     ) -> Tensor:
-        """Return x weight + bias, as in `LayerGraph`. Collective.
+        """Return ``x @ weight + bias``, as in `LayerGraph`. Collective.
 
         A process row broadcasts the columns of x and, backward, of the result's gradient (Tripathy
         et al. 2020, Algorithm 3, second phase).
