@@ -59,8 +59,8 @@ def take_labels(
 ) -> int:
     """Give vertices, one by one, the labels that they chose; return how many labels changed.
 
-    A vertex keeps its label if it would make the chosen cluster heavier than `heaviest`. `label`
-    and `load`, the weights of the clusters, are updated.
+    A label names a cluster of vertices. A vertex keeps its label if it would make the chosen
+    cluster heavier than `heaviest`. `label` and `load`, the weights of the clusters, are updated.
     """
     moved = 0
     for i in range(len(vertices)):

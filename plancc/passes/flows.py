@@ -156,7 +156,7 @@ def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDAr
 def _cut_nets(
     pairs: list[npt.NDArray[np.int64]], max_spread: int, state: State
 ) -> list[npt.NDArray[np.int32]]:
-    """Return the nets that touch both parts of each pair, but at most `max_spread` parts."""
+    """Return, for each pair of parts, the nets that touch both, and at most `max_spread` in all."""
     partner = np.arange(len(state.sums))
     one, two = np.transpose(pairs)
     partner[one], partner[two] = two, one

@@ -356,7 +356,7 @@ class _Rounds:
         self._sweep(level, state, flow, ladder)
 
     def _settled(self) -> Merit:
-        """Restore the balance on the finest level, run the last sweeps, and return the merit."""
+        """Restore the balance on the finest level, run the last sweeps, and return the `Merit`."""
         run, schedule, limits = self.run, self.options.schedule, self.sweeps.limits
         if schedule.of_busiest:
             flow = self.options._flow(run.nets, run.state)

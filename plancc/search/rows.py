@@ -233,7 +233,10 @@ class RowJob(RefiningJob):
         return owner
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Return the starts for this kind of graph, best first; [] if the model sets the start."""
+        """Return ways to find first owners of this kind of graph, best first.
+
+        The list is empty if the model sets the first owners.
+        """
         if not self.starts_by_kind:
             return []
         of_matrix = self.hypergraph.vertex_weights, self.size, self.num_parts

@@ -218,7 +218,10 @@ def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
 
 
 def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
-    """Return the adjoint of `take`: out[j, k] sums g[i, k] over all edge[i, k] in column j."""
+    """Return the adjoint of `take`, for the gradient g of its result: Tensor[num_columns, d].
+
+    out[j, k] is the sum of g[i, k] over all i whose nonzero edge[i, k] is in column j.
+    """
     d = g.shape[1]
     out = g.new_zeros(pattern.num_columns, d)
     if pattern.rows.native:
