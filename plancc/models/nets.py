@@ -184,7 +184,7 @@ class NetUnion:
             self.merged()
 
     def merged(self) -> tuple[Any, Any, Any, Any]:
-        """Merge equal nets of all blocks so far; return the nets: net_ptr, pins, cost, source."""
+        """Merge equal nets of all blocks so far; return net_ptr, pins, cost, source (`Nets`)."""
         ptrs, pins, costs, sources = zip(*self._waiting, strict=True)
         sizes = np.concatenate([np.diff(ptr) for ptr in ptrs])
         ptr, pin, _, cost, source = merge_equal_nets(

@@ -406,7 +406,7 @@ def message_size(traffic: Any, share: float) -> float:
 
 
 def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
-    """Return the fees of the first m rows of a message, float64[m]; m grows with `size`.
+    """Return the fees of the first m rows of a message, float64[m].
 
     Row k has the fee ``first * exp(-k / size)`` if k < m - 1. Row m - 1 and all further rows have
     fee 0.

@@ -128,7 +128,7 @@ class Part(WithColumns):
     ) -> Part:
         """Return a part that has rows, but neither nonzeros nor messages.
 
-        `dtype` is the dtype of its empty array `value`.
+        `dtype` is the dtype of the part's empty array `value`.
         """
         return cls(
             index=index,

@@ -132,7 +132,10 @@ class RowJob(RefiningJob):
 
     @property
     def kind_now(self) -> str:
-        """Kind of the graph, a key of `KIND_NUMBERS`. Before the first start, degrees decide it."""
+        """Kind of the graph, a key of `KIND_NUMBERS`.
+
+        It depends on the degrees and the first partition; before there is one, on the degrees only.
+        """
         return self.kind or kind_of(self.degrees)
 
     @property

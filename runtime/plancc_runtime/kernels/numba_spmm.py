@@ -136,10 +136,10 @@ class NumbaMatrix(SparseMatrix):
 
 
 class _RowRange:
-    """CSR arrays of some columns of a matrix, and blocks of rows, which threads take one by one.
+    """CSR arrays of a column block, and the blocks of rows that threads claim.
 
     Attributes:
-        distance: How many nonzeros ahead of the product the rows of x are prefetched.
+        distance: How many nonzeros ahead rows of x are prefetched.
     """
 
     def __init__(
