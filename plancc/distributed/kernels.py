@@ -57,9 +57,9 @@ def wanted_labels(
 def take_labels(
     vertices: Any, wanted: Any, weight: Any, load: Any, heaviest: Any, label: Any
 ) -> int:
-    """Give vertices, one by one, the labels that they chose; return how many labels changed.
+    """Give vertices, one by one, their labels in `wanted`; return how many labels changed.
 
-    A label names a cluster of vertices. A vertex keeps its label if it would make the chosen
+    A label names a cluster of vertices. A vertex keeps its label if it would make the wanted
     cluster heavier than `heaviest`. `label` and `load`, the weights of the clusters, are updated.
     """
     moved = 0

@@ -174,7 +174,8 @@ def _no_default(*_: Any) -> dict[Any, Any]:
 def _member(kind: Any, name: Any) -> StoredObject:
     """Return an empty `StoredObject` where a pickled file calls getattr.
 
-    Python 3.11.0 to 3.11.3 pickled members of an enum as such calls; others raise ValueError.
+    Python 3.11.0 to 3.11.3 pickled members of an enum as such calls. ValueError is raised for any
+    other call.
     """
     if kind is not StoredObject or not isinstance(name, str):
         raise ValueError("Unsupported class getattr")  # torch's own words for a refused class

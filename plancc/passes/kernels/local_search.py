@@ -1,8 +1,8 @@
 """Local search with rollback: moves may raise the volume, and may be undone at the end.
 
-A search starts from some boundary vertices. Again and again, it makes the best move of these or of
-neighbours of moved vertices. All moves after its *best moment*, when the volume was lowest, are
-undone.
+A search starts from some boundary vertices. Again and again, it makes the best move of one of these
+vertices, or of a neighbour of a moved vertex. All moves after its *best moment*, when the volume
+was lowest, are undone.
 
 The method is the localised multi-try FM of Sanders and Schulz (2011) and Akhremtsev, Sanders and
 Schulz (2017), with exact gains.
