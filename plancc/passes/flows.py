@@ -167,9 +167,9 @@ def _cut_nets(
 def _exchange(
     vertices: npt.NDArray[np.int32], pair: npt.NDArray[np.int64], nets: Nets, state: State
 ) -> int:
-    """Exchange vertices between two parts; return by how much the volume falls.
+    """Move each of `vertices` to the other part of `pair`; return by how much the volume falls.
 
-    Since the flow network leaves out some nets, the volume may rise. In this case, the exchange is
+    Since the flow network leaves out some nets, the volume may rise. In this case, the moves are
     undone, and the result is 0.
     """
     saved = int(exchange_between(vertices, pair[0], pair[1], nets, state))
