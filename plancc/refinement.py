@@ -136,7 +136,8 @@ def refine(
 def _better(revision: Revision, asked: RefineOptions, record: Record) -> Owners:
     """Return the refined owners, or the plan's owners if these are better.
 
-    With a topology, or for objective "time", parts are numbered to suit the machine's nodes.
+    New owners of a plan with a topology are numbered to suit its nodes. Without a topology, owners
+    of a row plan are numbered to suit the machine's nodes if the objective is "time".
     """
     plan, matrix, search = revision.plan, revision.matrix, revision.search
     from plancc.passes.refine import refiner

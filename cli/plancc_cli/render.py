@@ -178,7 +178,7 @@ def moved_words(metrics: Metrics, random: Metrics, provenance: Mapping[str, Any]
 
 
 def _balance(metrics: Metrics, provenance: Mapping[str, Any]) -> str:
-    """Return a phrase that says how far the fullest part is above its share by capacities."""
+    """Return a phrase that says how far the fullest part is above its even share."""
     from plancc.report.provenance import recorded_machine
 
     machine = recorded_machine(provenance)

@@ -34,13 +34,13 @@ def wanted_labels(
     rows: Any, base: int, links: ClusterLinks, weight: Any, load: Any, heaviest: Any, label: Any,
     score: Any,
 ) -> Any:  # fmt: skip
-    """Return, for each vertex, the label with most links among labels with room; -1: its own label.
+    """Return, for each vertex, the cluster with room to which it has most links; -1: its own.
 
     Parameters:
         rows (int64[k]): The vertices; row r of `links` is vertex `base` + r.
-        weight, load (int64[n, c]): Weights of all vertices, and of all labels.
-        heaviest (int64[c]): Largest allowed weights of a label.
-        label (int32[n]): Label of every vertex.
+        weight, load (int64[n, c]): Weights of all vertices, and of all clusters.
+        heaviest (int64[c]): Largest allowed weights of a cluster.
+        label (int32[n]): Cluster of every vertex.
         score (int64[n]): Scratch memory; all 0 before and after the call.
     """
     seen = np.empty(len(label), dtype=np.int32)
@@ -57,10 +57,10 @@ def wanted_labels(
 def take_labels(
     vertices: Any, wanted: Any, weight: Any, load: Any, heaviest: Any, label: Any
 ) -> int:
-    """Give vertices, one by one, the labels that they chose; return how many labels changed.
+    """Give vertices, one by one, their labels in `wanted`; return how many labels changed.
 
-    A vertex keeps its label if it would make the chosen cluster heavier than `heaviest`. `label`
-    and `load`, the weights of the clusters, are updated.
+    A label names a cluster of vertices. A vertex keeps its label if it would make the wanted
+    cluster heavier than `heaviest`. `label` and `load`, the weights of the clusters, are updated.
     """
     moved = 0
     for i in range(len(vertices)):

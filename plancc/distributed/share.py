@@ -28,8 +28,8 @@ class Share(WithColumns):
 
     Attributes:
         bounds (int64[num_ranks + 1]): First vertex of each rank.
-        indptr, indices, values: CSR of this rank's rows, offsets from 0; columns of the whole
-            graph.
+        indptr, indices, values: CSR of this rank's rows; `indptr` begins with 0, and `indices` are
+            vertices of the whole graph.
         net_ptr, pins (int64[m + 1], int32): Rows that need each vertex of this rank; the same
             arrays as `indptr` and `indices` in an undirected graph.
         degree (int32[n]): Number of nonzeros of every row of the whole matrix.
@@ -172,7 +172,7 @@ def _normalised_by_relation(
 def _nets(
     ranks: Ranks, bounds: Int64Array, indptr: Int64Array, indices: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
-    """Return offsets and rows: ascending rows that need each vertex of this rank. Collective."""
+    """Return, as offsets and rows, the rows that need each vertex of this rank. Collective."""
     ptr, rows, _ = transpose(indptr, indices, indices[:0], int(bounds[-1]))
     rows += np.int32(bounds[ranks.rank])
     ends = ptr[bounds]

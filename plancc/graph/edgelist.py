@@ -168,9 +168,9 @@ def read_edgelist(
 def _without_sizes(
     path: StrPath, data: bytes, table: _Table, entries: Entries
 ) -> tuple[bytes, Said, Entries]:
-    """Turn a first line of sizes, if any, into a comment; return the text, claims and edges.
+    """Make a comment of the first line if it holds sizes; return the text, claims and edges.
 
-    Claims are what the file says about the graph; the sizes are added to them.
+    Claims are what the file says about the graph. They then include these sizes.
     """
     start, claims = table.start, table.claims
     first = [float(each[0]) for each in entries if each is not None]

@@ -110,11 +110,11 @@ class RowsOfTypes:
 
     @cached_property
     def _ends(self) -> list[tuple[IntArray, Int64Array, int]]:
-        """To which sums the nonzeros add: an entry for rows and, for "sym", one for columns.
+        """How to sum values by row and relation and, for "sym", also by column and relation.
 
-        An entry holds the row (or column) of every nonzero, the index of the sum to which the
-        nonzero adds, and the number of sums. A vertex has a sum for every relation that ends (or
-        begins) at its type.
+        An entry of the list holds the row (or column) of every nonzero, the index of the sum that
+        contains the nonzero, and the number of sums. A vertex has a sum for every relation that
+        ends (or begins) at its type.
         """
         names = self._types.names
         found: list[tuple[IntArray, Int64Array, int]] = []

@@ -147,7 +147,7 @@ def _arrow_errors(where: str) -> Iterator[None]:
 def _edge_columns(
     where: str, columns: tuple[str, ...], pattern: bool = False
 ) -> tuple[Any, tuple[str, ...]]:
-    """Return the files as a table that is not read yet, and the names of the columns of the edges.
+    """Return the files `where` as a table, not read yet, and the names of the edges' columns.
 
     If `columns` is empty, the columns are found by their names.
     """

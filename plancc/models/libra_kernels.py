@@ -1,6 +1,7 @@
 """Kernels of the greedy vertex cut of model ``libra``.
 
-Here the *rank* of a vertex is its position, from 0, in ascending order of nonzeros.
+Here the *rank* of a vertex is its position, from 0, if vertices are sorted by their number of
+nonzeros.
 """
 
 from __future__ import annotations

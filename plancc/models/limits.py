@@ -192,7 +192,10 @@ class Limits:
         return float((of_one / np.maximum(-(-self.total // self.num_parts), 1)).sum())
 
     def imbalance(self, loads: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Return max (part's weight / even share) - 1, float64[c]; 0 if all weights are 0."""
+        """Return, for each constraint, max over the parts of (part's weight / even share) - 1.
+
+        The result is float64[c]. It is 0 for a constraint whose weights are all 0.
+        """
         loads = loads.reshape(self.share.shape)
         fullest = (loads / self.relative[:, None]).max(axis=0) * self.num_parts
         return np.where(self.total > 0, fullest / np.maximum(self.total, 1) - 1.0, 0.0)

@@ -389,10 +389,11 @@ def fitted_cut(
 ) -> WeightedGraph:
     """Approximate an expected volume by the weight of the cut edges of a graph.
 
-    A net with m pins besides its source is taken to have c = m / num_parts pins (at least 1) in
-    every part. A part needs the row with probability reach[c] (`inclusion`), so each pin adds
-    ``reach[c] / c`` rows. The weight of an edge is proportional to the mean of this number over the
-    nets of its ends. It is `FITTED_COST` if c = 1 for both nets, and never less than 1.
+    A net contains its source, the vertex whose row it stands for, and m other pins. As an
+    approximation, c = m / num_parts of these pins (at least 1) are in every part. A part needs the
+    row with probability reach[c] (`inclusion`), so each pin adds ``reach[c] / c`` rows. The weight
+    of an edge is proportional to the mean of this number over the nets of its ends. It is
+    `FITTED_COST` if c = 1 for both nets, and never less than 1.
     """
     assert hypergraph.net_sources is not None
     reach, others = inclusion.reach, np.diff(hypergraph.net_ptr) - 1

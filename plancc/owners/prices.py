@@ -122,7 +122,10 @@ class PricedForms:
         }
 
     def price(self, form: Form) -> tuple[bool, float]:
-        """Return the price of a form: whether a rank lacks memory, and the seconds of an epoch."""
+        """Return the price of `form`: whether a rank lacks memory, and the seconds of an epoch.
+
+        A form is a model with options. Its owners are from the model or from one partitioner.
+        """
         if form.label not in self.seconds:
             assigner = form.assigner
             try:

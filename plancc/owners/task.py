@@ -80,9 +80,9 @@ class Task:
     def searches(self) -> bool:
         """Whether plancc searches for owners; it then chooses partitioners and refinements itself.
 
-        A named partitioner replaces the search. If no other model has the objective, such as the
-        edge cut of gp, plancc searches only if the user gives options of the search. Without these,
-        METIS finds the owners, as in the paper.
+        If the user names a partitioner, there is no search. If only this model has the objective,
+        as gp has the edge cut, plancc searches only if the user gives options of the search;
+        otherwise METIS finds the owners.
         """
         model, options = self.model, self.options
         if not model.searched or options.named:

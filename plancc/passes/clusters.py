@@ -42,7 +42,10 @@ class Clusters:
 
 
 def links_of(matrix: Graph, nets: Nets) -> ClusterLinks:
-    """Return the links of vertices along edges of both directions; `Nets.source` must be known."""
+    """Return the links of all vertices: edges of the matrix, taken in both directions.
+
+    `Nets.source` must be known.
+    """
     n = matrix.num_vertices
     other = np.empty(0, dtype=np.int32)
     if matrix.directed:

@@ -78,10 +78,10 @@ def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def sums_of(rows, node):  # type: ignore[no-untyped-def]
-    """Return the traffic of every part in every exchange, float64[steps, 4, 2, num_parts].
+    """Return the traffic of every part in every exchange, float64[exchanges, 4, 2, num_parts].
 
-    Second index: rows sent, rows received, messages sent, messages received. Third index: inside a
-    node, between nodes.
+    First index: the expand, and the fold if there is one. Second index: rows sent, rows received,
+    messages sent, messages received. Third index: inside a node, between nodes.
     """
     steps, num_parts, _ = rows.shape
     sums = np.zeros((steps, 4, 2, num_parts))
@@ -125,7 +125,7 @@ def _exchange(i, j, node, rows, sums):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def seconds(sums, rank, links):  # type: ignore[no-untyped-def]
-    """Return the estimated seconds of all steps; a step takes as long as its slowest rank.
+    """Return the estimated seconds of all exchanges; each takes as long as its slowest rank.
 
     A small share of the ranks' mean time is added, to choose between equal times.
     """

@@ -356,7 +356,7 @@ class _Rounds:
         self._sweep(level, state, flow, ladder)
 
     def _settled(self) -> Merit:
-        """Restore the balance on the finest level, run the last sweeps, and return the merit."""
+        """Restore the balance on the finest level, run the last sweeps, and return the `Merit`."""
         run, schedule, limits = self.run, self.options.schedule, self.sweeps.limits
         if schedule.of_busiest:
             flow = self.options._flow(run.nets, run.state)
@@ -444,7 +444,7 @@ class RefineMaxVolume(_RefineTraffic):
 
 @dataclass(frozen=True)
 class RefineMessages(_RefineTraffic):
-    """Lower the number of messages by fees for the first two rows of every message.
+    """Lower the number of messages: in the objective, a message's first two rows cost a fee.
 
     On coarse levels a cluster has many rows, so that one move can remove whole messages. Fees fall
     from round to round until the volume is low enough.

@@ -152,7 +152,7 @@ class Metrics:
     def figures(self) -> dict[str, int | float]:
         """Return all figures by name, for tables and JSON.
 
-        Besides the stored figures, these are `max_volume`, `expand_volume` and `expand_messages`.
+        These are the stored figures, `max_volume`, `expand_volume` and `expand_messages`.
         """
         derived = ("max_volume", "expand_volume", "expand_messages")
         return self.as_dict() | {name: getattr(self, name) for name in derived}

@@ -206,8 +206,8 @@ In "3d" these are more rows than the rank owns. """
 def replicated(needed_only: bool) -> Program:
     """Return the program of 1.5D (Tripathy et al. 2020, Algorithm 2).
 
-    The ranks of a process row have copies of a part. One of these ranks sends the part's rows, from
-    its space "held" (Equation 3): in broadcasts or, if `needed_only`, in messages of a row plan.
+    The ranks of a process row have copies of a part. One of these ranks (Equation 3) sends the
+    part's rows: in broadcasts or, if `needed_only`, in messages of a row plan.
     """
     middle: Program = Broadcast("pieces", "held", "piece"), Multiply("matrix", "piece", "sums")
     if needed_only:

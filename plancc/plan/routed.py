@@ -73,7 +73,7 @@ class RankRows:
 
     Attributes:
         first_row: Place of the rank's first row in plan order.
-        local (int32[rows]): Local number of every row, in plan order.
+        local (int32[rows]): For every row, in plan order, its index among the rank's own rows.
     """
 
     held: RankParts

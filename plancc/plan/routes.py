@@ -265,10 +265,11 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
 def _choose_relays(sizes, node, needed, first, load):  # type: ignore[no-untyped-def]
     """Choose, for each group of rows, the relay in the node that needs the rows: int32[groups].
 
-    `needed` is (ptr, part, rows): part ``part[k]`` needs ``rows[k]`` rows of group i, for k in
-    ``ptr[i]:ptr[i + 1]``. `load` holds the rows that each part sends, and the rows that it
-    receives; it is updated. The largest groups come first; each gets the part for which the larger
-    of the two numbers is then least.
+    A group holds the rows that one part sends to the parts of one other node. `needed` is (ptr,
+    part, rows): part ``part[k]`` needs ``rows[k]`` rows of group i, for k in ``ptr[i]:ptr[i + 1]``.
+    `load` holds the rows that each part sends, and the rows that it receives; it is updated. The
+    largest groups come first; each gets the part for which the larger of the two numbers is then
+    least.
     """
     ptr, part, rows = needed
     sent, received = load

@@ -26,12 +26,14 @@ class Memory:
     """Bytes of every part, int64[num_parts] each.
 
     Attributes:
-        plan: The part as read from the file: tables, labels, and positions of labelled rows.
+        plan: What the rank reads of the plan, such as nonzeros and labels.
         matrix: Nonzeros in own rows and columns, other nonzeros, and transposes of both (none for a
-            symmetric matrix). Layers without dead rows have their own matrices.
+            symmetric matrix). With the pass `dead-rows`, a layer that computes only some rows has
+            matrices of its own.
         halo: Buffers of sent and received rows, for every matrix and width. In grids and feature
             plans: received pieces, and products before they are reduced or reordered.
-        features: The product A H^0, which replaces the features, and a copy of its live rows.
+        features: The product A H^0, which replaces the features; with the pass `dead-rows`, also a
+            copy of the rows that the first layer computes.
         activations: Products, activations and gradients at the moment when they take the most
             memory; includes H^0 while A H^0 is computed.
     """

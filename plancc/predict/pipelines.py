@@ -45,7 +45,7 @@ class Pipeline:
         """Return the pipeline of a matrix whose rows are put in reverse Cuthill-McKee order.
 
         `stages` is the number of batches, from 2 to `MOST_STAGES`; None takes the number that
-        follows from the reordered matrix's bandwidth (Proposition 3.5).
+        follows from the reordered matrix's bandwidth (Wan et al. 2025, Proposition 3.5).
         """
         if stages is not None and not 2 <= stages <= MOST_STAGES:
             raise InputError(f"`pipeline` {stages}: give auto, or 2 to {MOST_STAGES} stages")

@@ -185,7 +185,7 @@ Work = Transfer | SparseProduct | DenseProduct | Elementwise | BatchDraw
 
 
 class Operation(NamedTuple):
-    """One operation of an epoch: its place in the epoch, and the work of all ranks."""
+    """One operation of an epoch: when it comes in the epoch, and what each rank does in it."""
 
     place: Place
     work: Work

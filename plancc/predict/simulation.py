@@ -322,7 +322,7 @@ class _Rings(NamedTuple):
     """Rings through the ranks of several groups, with one entry for each group.
 
     Attributes:
-        latency: Seconds of g - 1 latencies, for g ranks.
+        latency: Latency of g - 1 messages in turn, in seconds, if the ring has g ranks.
         bandwidth: Bytes per second of the slowest link of the ring.
     """
 

@@ -144,7 +144,10 @@ def tables_of_sizes(
     grid: Grid | None = None,
     boundary: Boundary | None = None,
 ) -> Tables:
-    """Return `Tables` of equal parts, by default with the halo rows of a random matrix."""
+    """Return `Tables` of equal parts; numbers of halo rows and messages are from `boundary`.
+
+    Without `boundary`, the numbers are those of a random matrix.
+    """
     tables = even_tables(name, sizes.vertices, sizes.nonzeros, num_parts, grid)
     if not sends_rows(grid):
         return tables

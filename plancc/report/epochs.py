@@ -180,7 +180,7 @@ class EpochTimes:
         return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
 
     def beside(self, plan: Plan) -> float | None:
-        """Return the epoch seconds of another plan on the same basis; None if unknown."""
+        """Return the epoch seconds of another plan with the same machine and widths, or None."""
         try:
             return self.basis.predictor.epoch(tables_of(plan)).seconds
         except InputError:

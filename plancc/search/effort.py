@@ -377,7 +377,7 @@ def _strong(job: RowJob) -> list[Member]:
 
 
 def _best(job: RowJob) -> list[Owners]:
-    """Evolve a population from the partitions of "balanced" and `_strong`; the best comes first."""
+    """Evolve the partitions that `_balanced` and `_strong` found; return owners, the best first."""
     if not job.founders:
         return []
     seed, founders = job.options.seed, [*job.founders, *(job.strong or _strong(job))]

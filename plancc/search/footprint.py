@@ -91,7 +91,10 @@ def state(sizes: ProblemSizes) -> int:
 
 
 def metis(rows: int, links: int, uneven: bool) -> int:
-    """Return the bytes that METIS needs for a graph of `rows` vertices, including METIS' input."""
+    """Return the bytes that METIS needs, including its input, for `rows` vertices and their edges.
+
+    `links` counts every edge in both directions; `uneven`: see `ProblemSizes`.
+    """
     if uneven:
         return MemoryTerms.uneven_link * links + MemoryTerms.uneven_row * rows
     return MemoryTerms.metis_link * links + MemoryTerms.metis_row * rows

@@ -1,7 +1,7 @@
 """A search on given nets instead of a matrix, for any hypergraph, or for problems with fixed rows.
 
-All vertices that are fixed to a part are merged into one vertex. An additional constraint keeps
-merged vertices in different parts, so passes need no rule for fixed vertices.
+All vertices that are fixed to the same part are merged into one vertex. An additional constraint
+keeps merged vertices in different parts, so passes need no rule for fixed vertices.
 """
 
 from __future__ import annotations

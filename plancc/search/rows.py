@@ -132,7 +132,10 @@ class RowJob(RefiningJob):
 
     @property
     def kind_now(self) -> str:
-        """Kind of the graph, a key of `KIND_NUMBERS`. Before the first start, degrees decide it."""
+        """Kind of the graph, a key of `KIND_NUMBERS`.
+
+        It depends on the degrees and the first partition; before there is one, on the degrees only.
+        """
         return self.kind or kind_of(self.degrees)
 
     @property
@@ -234,7 +237,10 @@ class RowJob(RefiningJob):
         return owner
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Return the starts for this kind of graph, best first; [] if the model sets the start."""
+        """Return ways to find first owners of this kind of graph, best first.
+
+        The list is empty if the model sets the first owners.
+        """
         if not self.starts_by_kind:
             return []
         of_matrix = self.hypergraph.vertex_weights, self.size, self.num_parts

@@ -93,9 +93,10 @@ def _added(
 
 
 def _sorted_together(mine: Counts, transport: Transport) -> Counts:
-    """Return the counts of all ranks for this rank's range of keys (see `_counted`). Collective.
+    """Divide the keys (see `_counted`) among the ranks by ranges; return this rank's share.
 
-    Higher ranks have ranges of higher keys, bounded by samples of all ranks' keys.
+    The counts of equal keys are added up over the ranks. Higher ranks get higher keys; samples of
+    all ranks' keys give the bounds of the ranges. Collective.
     """
     size = transport.size
     if size == 1:

@@ -74,7 +74,8 @@ The arrays are None on a rank that does not collect."""
 def named_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.ndarray]:
     """Convert `rows` to NumPy arrays by name; a single tensor or array gets the name "row".
 
-    Floating-point numbers of less than 4 bytes become float32. `of` names `rows` in messages.
+    A floating-point tensor with numbers of less than 4 bytes becomes float32. `of` names `rows` in
+    messages.
 
     Raises:
         InputError: If a value is no dense array of numbers with `num_rows` rows, or names repeat.

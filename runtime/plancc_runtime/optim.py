@@ -95,7 +95,7 @@ class Adam(SGD):
 
 
 class AdamW(Adam):
-    """Adam with decoupled decay ``w <- w - rate decay w`` (Loshchilov and Hutter 2019)."""
+    """Adam with decoupled decay ``w <- w - rate * decay * w`` (Loshchilov and Hutter 2019)."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], decay: float) -> None:
         super().__init__(parameters, 0)

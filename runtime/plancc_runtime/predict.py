@@ -215,7 +215,7 @@ def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
 
 
 def _lines(path: str, wanted: str) -> list[str]:
-    """Return the lines of a text file; raise InputError, ending with `wanted`, if it is no text."""
+    """Return the lines of a text file; if it is none, raise InputError that ends with `wanted`."""
     with open_file(path) as file:
         data = file.read()
     if b"\0" in data:

@@ -251,7 +251,7 @@ class ManyClasses(ClassTarget):
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return micro F1 if each vertex gets the classes of more than half of all vertices."""
+        """Return micro F1 if all vertices get the classes that more than half of them have."""
         often = [share for share in class_shares if share > 0.5]
         return 2 * sum(often) / (len(often) + sum(class_shares)) if often else 0.0
 

@@ -221,7 +221,7 @@ class TypedGraph:
         return dict(zip(self.types.relations, found, strict=True))
 
     def column_vertices(self, name: str) -> Tensor:
-        """Return the vertices of a type's own and halo rows, as numbered in `union`.
+        """Return the vertices of a type's own and halo rows, by their numbers in the graph `union`.
 
         The result is int64[num_columns of the type]. Collective at the first call.
         """

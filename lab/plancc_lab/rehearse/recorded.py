@@ -195,7 +195,7 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def _of_collective(self) -> Iterator[None]:
-        """Context manager: messages that its statements send belong to one collective.
+        """Context manager in which all messages belong to one collective.
 
         The contents of these messages are not recorded.
         """

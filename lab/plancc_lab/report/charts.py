@@ -1,4 +1,4 @@
-"""Charts of the page, which matplotlib draws as SVG in the colours of the page."""
+"""Charts of a report's web page, which matplotlib draws as SVG in the colours of the page."""
 
 from __future__ import annotations
 

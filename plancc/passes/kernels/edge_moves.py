@@ -276,7 +276,7 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
 def _best_part(  # type: ignore[no-untyped-def]
     e, f, q, saved, lightest, mine, theirs, state, prices, toll
 ):
-    """Return the best part for a nonzero of nets e and f in part q; -1 if it should stay."""
+    """Return the best part for a nonzero that is in nets e and f and in part q; -1: it stays."""
     n = len(state.owner)
     paired = _charged(state, prices)
     step_e, step_f = (1, 0) if e >= n else (0, 1)

@@ -49,7 +49,7 @@ class Rules(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Vertices that one part could give in an exchange.
+    """Vertices that one part could give to another in an exchange of vertices.
 
     Attributes:
         vertices (int32[SAMPLE]): The vertices.

@@ -559,8 +559,8 @@ def _block(side: int, source: int, net: Any, flow: Any) -> Any:
 def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) -> Any:
     """Add as much flow as possible from the vertices ``flow.queue[:num]``; return the added flow.
 
-    All nodes that flow could still reach are then marked, unless the flow exceeds `bound` or
-    ``flow.work`` exceeds `max_work`.
+    All nodes that flow could still reach are then marked in `flow.reached`, unless the flow exceeds
+    `bound` or ``flow.work`` exceeds `max_work`.
     """
     v, m = len(net.vertex), len(net.cost)
     total: Any = np.int64(0)

@@ -49,11 +49,13 @@ class Cut(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
-    """Return every nonzero's vertex on one side of the bipartite graph, and the number of vertices.
+    """Number the vertices on one side of the bipartite graph; return every nonzero's vertex.
 
-    A left vertex is a pair (row, part): the part owns the column of a nonzero in the row, but not
-    the row. A right vertex is a pair (column, part): the part owns the row of a nonzero in the
-    column, but not the column. A nonzero whose row and column have the same owner gets -1.
+    Also return the number of vertices. With CSR arrays, the side is the left one: a vertex is a
+    pair (row, part), and the part owns the column of a nonzero in the row, but not the row. With
+    CSC arrays, the side is the right one: a vertex is a pair (column, part), and the part owns the
+    row of a nonzero in the column, but not the column. A nonzero gets -1 if its row and column have
+    the same owner.
     """
     number = np.empty(len(other), dtype=np.int32)
     last = np.full(num_parts, -1, dtype=np.int64)
@@ -181,10 +183,10 @@ def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-untyped-def]
-    """Complete a minimum cover: add the left or the right vertices of every component.
+    """Add to a vertex cover either the left or the right vertices of every component (see `cover`).
 
-    The part with fewer nonzeros so far gets a component's nonzeros, large components first. `left`
-    and `right` are updated.
+    All nonzeros of a component then go to one of its two parts: to the part with fewer nonzeros so
+    far, large components first. `left` and `right` are updated.
 
     Parameters:
         left, right, component, mate: The result of `cover`.

@@ -318,7 +318,7 @@ def _score_type(nets: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Run `sweep` on one thread; `score` is scratch, with a 0 for every part."""
+    """Run `sweep` on one thread. `score` is working memory: an entry per part, all 0."""
     num_parts, num_constraints = state.sums.shape
     seen = np.empty(num_parts + 1, dtype=np.int64)
     moved, gained, evaluations = 0, np.int64(0), 0

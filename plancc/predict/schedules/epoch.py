@@ -117,7 +117,7 @@ class Scheduler(ABC):
         yield from ()
 
     def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield pairs (name in `STEPS`, work) for one step of a layer; layers count from 1."""
+        """Yield pairs (name in `STEPS`, work) for one step of a layer; the first layer is 1."""
         if step.at_hand:
             yield from self.known_result(layer, step)
             return

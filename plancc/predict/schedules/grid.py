@@ -171,8 +171,9 @@ class BlockScheduler(GridScheduler):
         )
 
     def _nonzeros_of(self, coefficients: str) -> Int64Array:
-        """Return the nonzeros of a layer's matrix, int64[process rows, layers of the grid, pieces].
+        """Return the number of nonzeros in every piece of a layer's matrix.
 
+        The result is int64[process rows, layers of the grid, pieces of a process row in a layer].
         `coefficients` (`Aggregate.coefficients`) names the matrix: A, A with its diagonal added, or
         A without its diagonal. Raises InputError if the matrix has a diagonal that A does not have.
         """

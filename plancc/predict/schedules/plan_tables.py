@@ -59,9 +59,9 @@ def read_tables(
         num_ranks: Ranks that run the parts of a row plan; None: one part per rank.
         blocks: Whether to count `Tables.blocks`, from all column numbers.
         copies: Whether to count `Tables.halo_nonzeros` or `Tables.leaves`, for approximations.
-        live_layers: Layers for which to count `Tables.live` of a row plan; 0: none.
+        live_layers: Number of layers for which `Tables.live` of a row plan is counted; 0: none.
         target, split: See `training_vertices`.
-        task: Options of link prediction, to count `Tables.links`; all rows are then live.
+        task: Options of link prediction, to count `Tables.links`; None: no link prediction.
     """
     with PlanFile(path) as file:
         if live_layers:

@@ -84,7 +84,9 @@ class LateFolds(FullBatch):
             sums.finish()
 
     def figures(self, network: Network) -> Figures:
-        """Return the mean number of words per epoch over a cycle: one turn of each bin of vertices.
+        """Return the mean number of words per epoch, over r (the delay) epochs.
+
+        In these epochs, every vertex that has copies on other ranks sends rows once.
 
         With the pass `constant`, partial sums of features are not counted. Other passes change
         nothing, since no gradients of rows are sent.

@@ -124,8 +124,8 @@ class Execution(ABC):
     def epochs(self) -> Iterator[None]:
         """Return the context in which all epochs are executed. Collective.
 
-        Its end receives all messages in flight, also after an error of all ranks: a buffer in
-        flight must not be freed.
+        When it ends, also by an error on all ranks, all messages in flight are received: a buffer
+        in flight must not be freed.
         """
         try:
             yield

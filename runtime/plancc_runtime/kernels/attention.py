@@ -309,7 +309,7 @@ def _put(typing_context, x, place, value):  # type: ignore[no-untyped-def]
 def _dot_tile(typing_context, lanes, y, to, x, first):  # type: ignore[no-untyped-def]
     """Return the dot product of y[to : to + lanes] and x[first : first + lanes].
 
-    Terms are added in a binary tree.
+    The terms are added in pairs, then the sums of the pairs, and so on.
     """
     if not isinstance(lanes, types.IntegerLiteral):
         return None

@@ -27,10 +27,11 @@ def linear(
     rectified: bool = False,
     onto: Tensor | None = None,
 ) -> Tensor:
-    """Return x weight + bias or, if `rectified`, max(x weight + bias, 0): Tensor[m, d_out].
+    """Return y = ``x @ weight + bias`` or, if `rectified`, max(y, 0): Tensor[m, d_out].
 
-    If `onto` is given, x weight is added to it in place; no earlier operation may have saved `onto`
-    for its backward pass. For bfloat16 x, a float32 weight is rounded, but its gradient is not.
+    If `onto` is given, ``x @ weight`` is added to `onto` in place; no earlier operation may have
+    saved `onto` for its backward pass. For bfloat16 x, a float32 weight is rounded, but its
+    gradient is not.
     """
     if x.dtype != weight.dtype:
         product = _Rounded.apply(x, weight)

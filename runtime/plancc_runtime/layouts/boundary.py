@@ -135,10 +135,10 @@ class Sample:
         )
 
     def kept_halo_part(self, part: csr_matrix) -> csr_matrix:
-        """Return the kept nonzeros in halo columns, multiplied by ``scale[1]`` and transposed.
+        """Return the kept nonzeros in halo columns, scaled (by ``scale[1]``) and transposed.
 
-        csr_matrix[kept halo rows, local rows]; `part` is `matrices.halo_part` of the whole block.
-        `keeps_own` must be true.
+        csr_matrix[kept halo rows, local rows]; `part` is `matrices.halo_part` of the block before
+        sampling. `keeps_own` must be true.
         """
         rate, key, uses = self._nonzeros
         scale = self.scale[1]
@@ -189,10 +189,10 @@ def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
 
 
 def expected_rows(block: Block, sampling: Sampling) -> float:
-    """Return the expected number of rows that this rank sends: the sum of p (1 - (1 - q)^u).
+    """Return the expected number of rows that this rank sends.
 
-    p and q are the rates of boundary rows and boundary edges; u is the receiver's number of
-    nonzeros in the row's column.
+    It is the sum of p (1 - (1 - q)^u) over the rows of this rank's messages. p and q are the rates
+    of boundary rows and boundary edges; u is the receiver's number of nonzeros in the row's column.
     """
     rows = float(block.expand.send.volume)
     if sampling.boundary_edges is not None:

@@ -92,7 +92,7 @@ class Clones:
         return replace(self, block=replace(block, edges=edges, closed_edges=edges + ~in_p))
 
     def partial(self, coefficients: str, own_only: bool) -> Block:
-        """Return the matrix P with the values `coefficients`; only its own rows if `own_only`."""
+        """Return `block` with the values `coefficients`; only its own rows if `own_only`."""
         block = self.block
         if coefficients != "plan":
             edges = block.without_added_diagonal()
@@ -198,7 +198,7 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array,
 
 
 def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
-    """Return own rows, then rows of the leaves, which their owners send: Tensor[clones, width].
+    """Return own rows, then rows of leaves (copies), which owners send: Tensor[clones, width].
 
     Collective.
     """
@@ -395,9 +395,10 @@ class _Turns:
 
 
 class DelayedSums:
-    """Exchanges partial sums and totals of one layer; they are used r (the delay) epochs later.
+    """Sends partial sums of one layer to owners, and totals back; both are used r epochs later.
 
-    See Md et al. 2021, Algorithm 4. A root is a vertex on its owner, a leaf its copy on a rank.
+    r is the delay (Md et al. 2021, Algorithm 4). A vertex is a *root* on its owner; its copies on
+    other ranks are *leaves*. Leaves send partial sums, whose total the root sends back.
 
     Parameters:
         returns: Whether roots send totals to leaves. The last layer needs none.

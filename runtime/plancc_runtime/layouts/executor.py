@@ -222,7 +222,10 @@ class Executor:
         }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
-        """Return a copy with exchanges `movers`; `blocks` replace the blocks of the same keys."""
+        """Return a copy with `movers` as its only exchanges, and with `blocks`.
+
+        The copy keeps the blocks for whose keys `blocks` has none.
+        """
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
         return other

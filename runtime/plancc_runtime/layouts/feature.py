@@ -227,7 +227,7 @@ class FeatureGraph(LayerGraph):
                     after(at)
 
     def _needs(self, coefficients: str, back: bool) -> list[int]:
-        """Return the index of the last batch of input rows that each batch of output rows reads."""
+        """Return, for each batch of output rows, the last batch of input rows that it needs."""
         return [0] if self._batches.stages == 1 else self._stages_of(coefficients, back).needs
 
     @property

@@ -169,7 +169,7 @@ class GridGraph(ProgramGraph):
         rectified: bool = False,
         onto: Tensor | None = None,
     ) -> Tensor:
-        """Return x weight + bias, as in `LayerGraph`. Collective.
+        """Return ``x @ weight + bias``, as in `LayerGraph`. Collective.
 
         A process row broadcasts the columns of x and, backward, of the result's gradient (Tripathy
         et al. 2020, Algorithm 3, second phase).
@@ -262,7 +262,7 @@ class GridGraph(ProgramGraph):
         }
 
     def _words_of_slices(self, width: int) -> Int64Array:
-        """Return the words of own rows on each rank of the process row: int64[ranks]."""
+        """Return how many words each rank of the process row has in its own rows: int64[ranks]."""
         slices = (self.slice_of(width, j) for j in range(self.row.size))
         return self.num_inputs * np.array([at.stop - at.start for at in slices], np.int64)
 

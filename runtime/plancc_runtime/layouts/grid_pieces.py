@@ -137,7 +137,7 @@ class RowPieces:
         self._buffers: list[Csr] = []
 
     def blocks(self) -> Blocks:
-        """Return all pieces, and all transposed pieces, for the step "matrix" of a program."""
+        """Return all pieces, and all transposed pieces, in the form that `Executor` takes."""
         count = range(len(self._pieces))
         return {
             ("matrix", back): [_Travelling(self, k, back) for k in count] for back in (False, True)

@@ -154,7 +154,7 @@ class HaloExchange(RowMover[B]):
 
     Attributes:
         num_inputs, num_halo: Number of own rows, and number of halo rows.
-        steps: This rank's traffic in the step or steps of a forward round.
+        steps: This rank's traffic in a forward round: one entry, or one for each hop.
     """
 
     steps: tuple[StepTraffic, ...]

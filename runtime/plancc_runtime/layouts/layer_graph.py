@@ -156,7 +156,7 @@ class LayerGraph(ABC):
         return self.finished(z, bias, rectified)
 
     def own_columns(self, vector: Tensor) -> Tensor:
-        """Return this rank's entries of `vector`, which has one entry per column of a matrix."""
+        """Return this rank's entries of `vector`, such as a bias with an entry per column of H."""
         return vector
 
     def first_column(self, width: int) -> int:

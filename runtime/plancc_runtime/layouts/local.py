@@ -147,10 +147,10 @@ class LocalGraph(ProgramGraph):
         return x if self.transport.size == 1 else torch.cat([x, self.halo(x)])
 
     def returned(self, y: Tensor) -> Tensor:
-        """Return the own rows of y plus the copies of these rows on other ranks. Collective.
+        """Add to the own rows of y the copies of these rows on other ranks; return the sums.
 
-        y has own rows, then halo rows, Tensor[num_columns, width]; this is the adjoint of
-        `columns`.
+        y has own rows, then halo rows, Tensor[num_columns, width]. The method is the adjoint of
+        `columns`. Collective.
         """
         own, copies = y.split([self._halo.num_inputs, self._halo.num_halo])
         found: Tensor = _Returned.apply(own, copies, self._halo)

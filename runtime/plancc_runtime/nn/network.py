@@ -210,8 +210,8 @@ class Network(nn.Module):
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
         """Return the forward and backward steps of layer k (from 0) and of its residual.
 
-        `fixed`: whether what needs no weights is computed before training (pass "constant").
-        `plain`: whether the pass "order" is off.
+        `fixed`: whether steps that need no weights are executed only once, before training (pass
+        "constant"). `plain`: whether the pass "order" is off.
         """
         conv, after = self.convs[k], list[LayerStep]()
         if k == len(self.convs) - 1:

@@ -570,9 +570,7 @@ def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
 
 @cache
 def _pads(kind: type[nn.Module]) -> bool:
-    """Return whether an aggregation pads its input, so that all rows have the same number of
-    edges.
-    """
+    """Return whether an aggregation pads its input to the same number of edges for all rows."""
     return "max_num_elements" in signature(kind.forward).parameters
 
 

@@ -286,7 +286,7 @@ class TorchRules(OverRanks):
         return refuse(call, "selects entries by several indices")
 
     def _masked(self, call: Call, x: Tensor, mask: Spread) -> Tensor:
-        """Return the entries of x at which `mask`, which is spread over the ranks, is true."""
+        """Return the entries of x at which `mask` is true; each rank has its own rows of both."""
         if (
             not isinstance(x, Spread)
             or (x.axis, x.of, x.each) != (mask.axis, mask.of, mask.each)
@@ -383,7 +383,10 @@ class TorchRules(OverRanks):
         call.func(x, tuple(map(plain, keys)), totals(plain(value)))
 
     def _scattered(self, call: Call) -> Any:
-        """Run a function that reduces the entries of each index (a row or group) to one number."""
+        """Run a function, such as scatter_add, that reduces all entries with the same index.
+
+        An index is a row (an end of an edge) or the number of a group.
+        """
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")
         src = call.get(3, "source" if base.startswith("index") else "src")

@@ -19,7 +19,7 @@ def on_device(buffer: Buffer) -> bool:
 def host_array(buffer: Buffer) -> np.ndarray:
     """Return the array, or a numpy array that shares the memory of a tensor on the CPU.
 
-    16-bit dtypes that numpy and MPI lack are viewed as int16: they can be sent, but not added.
+    16-bit dtypes that numpy or MPI lacks are viewed as int16: they can be sent, but not added.
     """
     if isinstance(buffer, np.ndarray):
         return buffer.view(np.int16) if buffer.dtype == np.float16 else buffer

@@ -235,7 +235,10 @@ class _MpiGroup(LibraryGroup):
 
 
 class _MpiChannel(Channel):
-    """A channel with one persistent request per piece; tags let requests start in any order."""
+    """A channel with a persistent request for each piece of a message.
+
+    Every piece has a tag of its own, so requests may start in any order.
+    """
 
     def __init__(self, transport: MpiTransport, sends: Addressed, receives: Addressed) -> None:
         self._mpi = mpi = transport._mpi

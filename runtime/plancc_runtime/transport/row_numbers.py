@@ -149,10 +149,10 @@ class RowBits:
         )
 
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
-        """Send which rows this rank will send; return which rows it will receive. Collective.
+        """Tell receivers which rows this rank will send; return the rows to receive. Collective.
 
-        Rows that it sends are ascending positions among all rows of `exchange.send`; rows that it
-        receives, among those of `exchange.receive`.
+        `rows` are ascending positions among all rows of `exchange.send`. The result has ascending
+        positions among all rows of `exchange.receive`.
         """
         if self._transport.size == 1:
             return rows

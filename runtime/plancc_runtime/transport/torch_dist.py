@@ -427,8 +427,8 @@ def nccl_groups(
 ) -> list[list[tuple[bool, MessagePiece]]]:
     """Divide the messages of a round into NCCL groups (see the module). Not collective.
 
-    A message is a pair: whether this rank sends, and its piece. A group has at most 2 * `DISTANCES`
-    * `TAGS` messages.
+    In a group, a message is a pair: whether this rank sends it, and its `MessagePiece`. A group has
+    at most 2 * `DISTANCES` * `TAGS` messages.
     """
 
     def distance(outgoing: bool, piece: MessagePiece) -> int:
