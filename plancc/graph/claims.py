@@ -135,7 +135,10 @@ def first_line(
 
 
 def _are_both_ways(below: Sequence[IntArray]) -> bool:
-    """Whether every edge is listed in both directions; True if `below` is not two arrays."""
+    """Whether every edge is listed in both directions; True if it is unknown.
+
+    `below` is the list of the columns u and v; if it has another length, the edges are unknown.
+    """
     if len(below) != 2:
         return True
     ids, place = np.unique(np.concatenate(below), return_inverse=True)

@@ -100,8 +100,8 @@ def assign_edges(
         rank (int32[n]): Position of every vertex in `by_rank`.
         ahead (Ahead): The result of `ahead`. The rows in its `pairs` are replaced by owners.
         diagonal (bool[n]): Whether the diagonal entry is stored.
-        held (uint64[n, ceil(num_parts / 64)]): For every vertex, by rank, a bit for each part that
-            holds the vertex. All 0 at the start; set here.
+        held (uint64[n, ceil(num_parts / 64)]): Row ``rank[v]`` has a bit for each part that holds
+            vertex v. All 0 at the start; set here.
         room: Largest number of nonzeros that a part may have.
         nonzero_owner (int32[nnz]): Set here for nonzeros (i, j) with rank[i] < rank[j].
 

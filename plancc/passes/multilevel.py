@@ -298,8 +298,9 @@ class Sweeps:
     def restore_balance(self, nets: Nets, state: State) -> None:
         """Move vertices out of parts above the limit, so that the volume grows least.
 
-        With several constraints and little overload, exchanges come before sweeps, since they then
-        add fewer rows. A part of few heavy vertices may stay above the limit.
+        With several constraints and little overload, vertices of two parts are exchanged before the
+        sweeps, since this then adds fewer rows to the volume. A part of few heavy vertices may stay
+        above the limit.
         """
         how = self.numbers.restoring
         for price in how.prices:

@@ -261,7 +261,7 @@ def _lower_edges(
 def _edge_keys(indptr: Any, indices: Any, owner: Any, nonzero_owner: Any) -> Any:
     """Return a sort key for each row, int64[n]: twice its owner.
 
-    The key is 1 more if the owner has a nonzero of the row in a foreign column.
+    The key is 1 more if the row's owner also owns a nonzero (i, j) of the row, but not row j.
     """
     key = np.empty(len(owner), dtype=np.int64)
     for i in range(len(owner)):

@@ -235,7 +235,8 @@ class CollectiveShapes:
     Attributes:
         broadcast: "ring" takes g - 1 latencies plus w (words are sent in pieces); "tree" takes
             ceil(log2 g) rounds of one latency plus w.
-        allreduce: "ring" takes 2 (g - 1) latencies plus 2 (g - 1) / g w; "tree" two broadcasts.
+        allreduce: "ring" takes 2 (g - 1) latencies plus 2 w (g - 1) / g; "tree" takes as long as
+            two "tree" broadcasts.
     """
 
     broadcast: str = "ring"

@@ -60,8 +60,8 @@ class RowJob(RefiningJob):
         hypergraph: The nets, with the vertex weights that parts should share evenly.
         starter: Name of the partitioner that partitions the problem `base`.
         kind: Kind of the graph (`plancc.search.starts`); "" before the first start.
-        cut_made: Whether `_start_from_cut` has run, which only expected volumes use.
-        decided: Whether the start from this cut was so good that no other start is made.
+        cut_made: Whether `effort._start_from_cut` has run; it only runs for expected volumes.
+        decided: Whether that function's owners were so good that no other start is made.
         begun: A tuple for every start that was made: the words of its name, then its seed.
         ready: Unused results of partitioners, by partitioner, preset, objective and seed.
         first_seconds: Seconds that the first start took.
@@ -547,8 +547,8 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Refine owners for the objective, or combine them with the owners `other`.
 
-        Only the expected volume allows `other`. `cycles` is the number of V-cycles; None means the
-        preset's number.
+        `other` is allowed only if the objective is the expected volume. `cycles` is the number of
+        V-cycles; None means the preset's number.
         """
         begin = wall_seconds()
         if self.expectation is None:

@@ -153,7 +153,7 @@ class Figures:
 
     Attributes:
         plain: Words without any pass, as in Demirci et al. 2022: for a GCN, the volume times the
-            sum of (d_{k-1} + d_k) over the layers. On process grids, as in Tripathy et al. 2020.
+            sum of all layers' input and output widths. On grids, as in Tripathy et al. 2020.
         words: For each pass that changes the words: words with this and all earlier `PASSES`.
         planned: Words with all passes; the expected number if epochs sample the boundary.
         reduced: Words for all-reduces of products on 1.5D grids; not in `planned`.

@@ -276,7 +276,7 @@ class Replay:
         item.over(cause)
 
     def _cause(self, port: _Port) -> Moment:
-        """Return the moment since which a port has worked without a pause at its present speed."""
+        """Return the moment since which a rank's port has worked without a pause at this speed."""
         pace = port.rank.pace
         if pace.speed > self._links.overlap and port.cause.time < pace.since:
             return Moment(port.rank.number, pace.since)  # before, the rank computed
