@@ -138,7 +138,7 @@ def _normalised(
 ) -> tuple[Graph, int]:
     """Normalise this rank's rows. Collective.
 
-    Returns the rows, and the number `Rows.num_raised` of self loops whose value has grown.
+    Returns the rows, and the number of their self loops to which the identity was added.
     """
     with ranks.agreement():
         arrays = rows.indptr, rows.indices, rows.values

@@ -54,7 +54,11 @@ class Ahead(NamedTuple):
 
 
 def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
-    """Find, in every column j, the nonzeros whose row has a higher `rank` than vertex j."""
+    """Find, in every column j, the nonzeros (i, j) with ``rank[i] > rank[j]``.
+
+    `rank` is every vertex's position in the order of `LibraModel`; `in_column` counts every
+    column's nonzeros off the diagonal.
+    """
     start = np.cumsum(in_column) - in_column
     end = start.copy()
     width = np.int32 if len(indices) < 2**31 else np.int64

@@ -107,10 +107,10 @@ class PricedForms:
         return forms[:1] if unfit or len(forms) < 2 else [min(forms, key=self.price)]
 
     def left_out(self, forms: Sequence[Form], unfits: Mapping[str, str]) -> dict[str, str]:
-        """Return the candidates whose price is too high for a search: name -> reason.
+        """Return the candidates that are predicted too slow for a search: name -> reason.
 
-        Only the `MOST` candidates with the lowest prices are searched. A candidate with a reason in
-        `unfits` does not count.
+        Only the `MOST` candidates with the lowest prices (predicted times of an epoch) are
+        searched. A candidate with a reason in `unfits` does not count.
         """
         searched = [form for form in forms if form.searched and not unfits.get(form.name)]
         if len(searched) <= MOST:

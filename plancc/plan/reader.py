@@ -478,7 +478,7 @@ class PlanFile:
                 raise self._error(f"/{step} is in a plan {self.header.lacks(step)}")
 
     def _add_sizes(self, step: str) -> None:
-        """Add the number of messages and the number of rows of an exchange to `_sizes`."""
+        """Add an exchange's numbers of messages and rows to `_sizes`, the expected array sizes."""
         if step == LINKS:
             self._sizes[LINKS] = self._length(f"{LINKS}/source")
         messages, volume = self._length(f"{step}/recv_peer"), self._length(f"{step}/recv_row")

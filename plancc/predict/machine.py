@@ -423,7 +423,7 @@ TABLES: dict[str, type] = {
 
 
 def _meant(prefix: str, key: str, known: Sequence[str]) -> str:
-    """Return a hint for an unknown key: its table, or a similar known key; "" without a hint."""
+    """Return a hint for a key that is wrong here: its right table, or a similar key, or ""."""
     kinds: dict[str, type] = {"": Machine, **TABLES}
     others = {name: kind for name, kind in kinds.items() if name != prefix.removesuffix(".")}
     at = [name for name, kind in others.items() if key in (each.name for each in fields(kind))]

@@ -43,7 +43,7 @@ Step = tuple[float, tuple[Any, ...]]
 
 
 class Moment(NamedTuple):
-    """The second at which a rank began the operation `what`: a message, or a kind of collective."""
+    """When, in seconds, a rank began the operation `what`: a message, or a kind of collective."""
 
     rank: int
     time: float
