@@ -90,7 +90,7 @@ class PricedForms:
         return replace(self.balance, names=("nnz",), allowed={})
 
     def best_form(self, name: str, unfit: bool = False) -> list[Form]:
-        """Return a list with the cheapest form of candidate `name` (the candidate with options).
+        """Return a list with the cheapest form of candidate `name`: the candidate with its options.
 
         The list is empty if no form is possible with these ranks, widths and graph. A candidate
         that is `unfit` is not searched: the list has its first possible form, without a price.

@@ -152,7 +152,7 @@ def _carriers(
 
 
 def _relays(messages: _Messages, once: _Once, topology: Topology) -> Int32Array:
-    """Return the relay that is chosen to receive each of the k groups of rows: int32[k]."""
+    """Choose, for each of the k groups of rows in `once`, a relay to receive it: int32[k]."""
     node, (sender, peer, rows) = topology.node_of_rank(), messages
     far = node[sender] != node[peer]
     group = _group_of(once, sender[far], node[peer[far]], topology.nodes)

@@ -105,7 +105,7 @@ def clustering(sizes: ProblemSizes) -> int:
 
 
 def starting(sizes: ProblemSizes) -> int:
-    """Return the bytes of memory in which METIS partitions all rows: its process and this one."""
+    """Return the bytes that METIS needs to partition all rows, in its process and in this one."""
     return 4 * sizes.links + 8 * sizes.rows + metis(sizes.rows, sizes.links, sizes.uneven)
 
 

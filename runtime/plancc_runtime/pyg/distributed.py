@@ -412,8 +412,8 @@ class Distributed(nn.Module):
     def _on_own_rows(self, layer: Any) -> list[Any]:
         """Return hooks for `layer`, a PyTorch Geometric aggregation, which reduces edges per row.
 
-        An aggregation that is known to handle each row independently gets tensors without marks
-        (`plancc_runtime.pyg.marks`), as on a single rank.
+        An aggregation that is known to handle each row independently gets plain tensors, without
+        the marks of `plancc_runtime.pyg.marks`.
         """
         pads = _pads(layer.__class__)
         is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")  # take messages
