@@ -189,7 +189,8 @@ def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[A
     """Warn if the first of three columns seems to hold line numbers or times.
 
     Numbers that rise by 1 from line to line count as line numbers if the other columns share most
-    of their numbers. Numbers from `OF_TIMES` on count as times if the second column has none.
+    of their numbers. Numbers of at least `OF_TIMES` count as times if the second column has no
+    number as large.
     """
     what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
     if rises and (np.diff(u) == 1).all():

@@ -279,8 +279,8 @@ def _lower_edge_parts(  # type: ignore[no-untyped-def]
 ):
     """Give the rows and columns of parts first..last-1 local numbers; write `column` and `value`.
 
-    Returns the messages of received rows and those of folded rows, as `_exchange` takes them, and
-    the number of nonzeros of every local row, int64.
+    Returns the messages of received rows and those of folded rows, each as a chunk of four arrays
+    for `_exchange`, and the number of nonzeros of every local row, int64.
     """
     num_rows = part_ptr[-1]
     most = ptr[last] - ptr[first]

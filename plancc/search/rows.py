@@ -58,7 +58,7 @@ class RowJob(RefiningJob):
 
     Attributes:
         hypergraph: The nets, with the vertex weights that parts should share evenly.
-        starter: Name of the partitioner that partitions the problem `base`.
+        starter: Name of the partitioner for starts without a kind; "auto" before the first.
         kind: Kind of the graph (`plancc.search.starts`); "" before the first start.
         cut_made: Whether `effort._start_from_cut` has run; it only runs for expected volumes.
         decided: Whether that function's owners were so good that no other start is made.
@@ -252,10 +252,11 @@ class RowJob(RefiningJob):
     def begin(
         self, how: Beginning, seed: int, share: float | None = None, more: int = 0
     ) -> Owner | None:
-        """Make a start: a partition that the search then improves. `share` is as in `start`.
+        """Make a start: a partition that the search then improves.
 
-        `more`: number of later starts that differ only in the seed. The partitioner may compute
-        them together with this start, in one process.
+        `share`: share of the remaining time that the partitioner may use; None: all. `more`: number
+        of later starts that differ only in the seed. The partitioner may compute them together with
+        this start, in one process.
         """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:

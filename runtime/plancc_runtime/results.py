@@ -191,7 +191,7 @@ class RunOutline:
         passes_off: Chosen passes that the run cannot use, with the reason.
         figures: Words of one epoch, with and without passes; None for mini-batches.
         split_sizes: Number of labelled vertices by split.
-        replaced_masks: Splits whose masks in the plan were replaced by the masks of `split`.
+        replaced_masks: Splits whose masks in the plan were replaced by random masks.
         target: Kind of targets: "class", "classes" or "numbers" (`plancc_runtime.targets`).
         metrics: Names of the printed metrics; the table of epochs shows the first.
         sampler: Sampler of mini-batches, with its options; empty for full batch.
