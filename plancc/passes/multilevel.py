@@ -405,7 +405,7 @@ def coarsen(
 
     Yields each level's hypergraph, the part of every cluster, and the cluster of every vertex of
     the next finer level. A cluster has vertices of one label in `together`, and a label has
-    vertices of one owner.
+    vertices of one owner. `overlap` is 1 for the volume, 0 for the edge cut; see `cluster`.
     """
     heaviest = np.maximum(1, nets.weight.sum(axis=0) // (how.per_part * num_parts))
     while len(nets.weight) > 2 * how.per_part * num_parts:
