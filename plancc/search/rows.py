@@ -58,7 +58,7 @@ class RowJob(RefiningJob):
 
     Attributes:
         hypergraph: The nets, with the vertex weights that parts should share evenly.
-        starter: Name of the partitioner for starts without a kind; "auto" before the first.
+        starter: Name of the partitioner that gets the problem `base`; "auto" before its first run.
         kind: Kind of the graph (`plancc.search.starts`); "" before the first start.
         cut_made: Whether `effort._start_from_cut` has run; it only runs for expected volumes.
         decided: Whether that function's owners were so good that no other start is made.

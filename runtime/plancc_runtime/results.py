@@ -313,7 +313,7 @@ class Measure:
 
 
 def spent_by_all(spent: Spent, transport: Transport) -> Setup:
-    """Return the set-up's time and traffic on all ranks; `spent` is this rank's. Collective."""
+    """Return the set-up's time and traffic on all ranks; `spent` has this rank's. Collective."""
     seconds, traffic = np.array([spent.seconds["total"]]), spent.traffic[:3].copy()
     transport.allreduce_max(seconds)
     transport.allreduce_sum(traffic)

@@ -322,9 +322,10 @@ class TorchRules(OverRanks):
         return alike(found, x)
 
     def _sliced(self, call: Call, x: Spread, key: Any) -> Tensor:
-        """Return ``x[key]``; raise InputError if the key selects rows of ``x.axis`` by number.
+        """Return ``x[key]``; raise InputError if the key selects entries of ``x.axis`` by number.
 
-        Ranks share the entries of this axis; the key must select all of them, or every n-th edge.
+        The entries of this axis are divided among the ranks; the key must select all of them, or
+        every n-th edge.
         """
         keys = key if isinstance(key, tuple) else (key,)
         if any(isinstance(k, Mark) for k in keys):
