@@ -149,9 +149,9 @@ class Replay:
     def _start(
         self, rank: _Rank, number: int, receives: Sequence[int], pieces: Sequence[tuple[int, ...]]
     ) -> None:
-        """Begin a round of messages; `receives` has the number of pieces of every receive.
+        """Begin a round of messages; `receives` has the number of pieces of every message.
 
-        Each item of `pieces` is a piece's sender, its tag, and its receive's index in `receives`.
+        Each item of `pieces` is a piece's sender, its tag, and its message's index in `receives`.
         """
         mine = rank.rounds[number] = _Round(rank, len(pieces), [*receives])
         for peer, tag, k in pieces:
