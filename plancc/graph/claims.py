@@ -244,7 +244,10 @@ def are_two_things(first: str, second: str) -> bool:
 
 
 def is_source_first(names: Sequence[str], source: str, destination: str) -> bool:
-    """Whether column names ("src" and "dst", or the types) say that the first holds sources."""
+    """Whether the names of two columns say that the first column holds the sources of edges.
+
+    Such names are "src" and "dst", or the names of the types `source` and `destination`.
+    """
     first, second = [name.lower() for name in names] or ("", "")
     types = tuple(kind.lower().removesuffix("s") for kind in (source, destination))
     if types[0] != types[1] and types[1] in first and types[0] in second:

@@ -98,8 +98,8 @@ class Bits:
     def _words(self, rows: Int64Array) -> Pairs:
         """Return how many words of bits each part sends each other part to say which rows it needs.
 
-        `rows` are the needed rows, by index among all rows that a part may need. A word in which
-        none of them has its bit is not sent.
+        `rows` are the needed rows, by index among all halo rows of all parts. A word in which none
+        of them has its bit is not sent.
         """
         words = np.unique(self._word[rows])
         return self._pairs(*np.unique(self._message[words], return_counts=True))
