@@ -18,9 +18,9 @@ from plancc.passes.presets import MEAN, Swaps
 class MapToMachine:
     """Renumber parts so that exchanges take less time on the slowest rank.
 
-    Swaps of two parts on different nodes are tried in random order, and kept if the time falls. In
-    this time, the ranks of a node share its network link (`LinkRates`). `MapToTopology`, however,
-    only counts the rows sent between nodes.
+    Swaps of two parts on different nodes are tried in random order, and kept if the time falls. The
+    time depends on `LinkRates`: the ranks of a node share its network link. `MapToTopology` only
+    counts the rows that are sent between nodes.
 
     Attributes:
         links: Times of rows and messages, and the node of every rank.

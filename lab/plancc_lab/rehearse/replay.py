@@ -149,7 +149,7 @@ class Replay:
     def _start(
         self, rank: _Rank, number: int, receives: Sequence[int], pieces: Sequence[tuple[int, ...]]
     ) -> None:
-        """Begin a round of messages; `receives` has the number of pieces of every message.
+        """Begin a round of messages to this rank; `receives` has each message's number of pieces.
 
         Each item of `pieces` is a piece's sender, its tag, and its message's index in `receives`.
         """
