@@ -308,7 +308,10 @@ def _edge_owners(
 
 
 def _ends_of_links(plan: Plan, old: Int64Array) -> Int32Array | None:
-    """Return the links' ends in the changed graph, int32[2, links]; for `old`, see `_before`."""
+    """Return the links' ends in the changed graph, int32[2, links]; None without links.
+
+    `old` has the plan's vertex of every vertex of the changed graph (`_before`).
+    """
     if plan.links is None:
         return None
     ends = _now(old, plan.num_vertices)[ends_of_links(plan)]

@@ -200,7 +200,7 @@ def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
 
 
 def normalise(work: PreparedGraph, observer: Observer) -> PreparedGraph:
-    """Return `work` with the normalised graph, and add what only this graph tells.
+    """Return `work` with the normalised graph, and with the data that depend on this graph.
 
     The model gets the vertex data; the balance gets, for mini-batches, the expected nonzeros.
     """

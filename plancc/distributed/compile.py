@@ -267,7 +267,7 @@ def _shares(
     """Read this rank's rows of the graph, and choose the links for link prediction. Collective.
 
     Returns the share for searches, the share for the plan, the links (only on rank 0) or None, and
-    the counts of `read_share`.
+    the three counts that `read_share` returns.
     """
     options, links, away = work.request.plan_options, None, None
     if options.learns_pairs:

@@ -1,4 +1,7 @@
-"""Kernels that choose labels and parts for a rank's vertices, and list the parts of its nets."""
+"""Kernels that choose clusters and parts for a rank's vertices, and list the parts of its nets.
+
+The number of a vertex's cluster is called its label.
+"""
 
 from __future__ import annotations
 

@@ -83,10 +83,10 @@ def read_share(
 ) -> tuple[Share, Share, Int64Array]:
     """Read and normalise this rank's rows. Collective.
 
-    Returns the share for searches, with distinct columns in each row, and the share for the plan.
-    Then int64[3], over all ranks: the number of self loops that the identity increased, and the
-    result of `lost_values`. `away`, int32[2, links], has edges to leave out, on rank 0; elsewhere
-    it is empty.
+    Returns the share for searches, with distinct columns in each row; the share for the plan; and
+    three counts over all ranks, int64[3]: self loops that the identity increased, weights that
+    become 0, and weights that lose digits. `away`, int32[2, links], has edges to leave out, on rank
+    0; elsewhere it is empty.
     """
     indptr = files.indptr
     with ranks.agreement():
@@ -138,7 +138,7 @@ def _normalised(
 ) -> tuple[Graph, int]:
     """Normalise this rank's rows. Collective.
 
-    Returns the rows, and the number `Rows.num_raised` of self loops whose value has grown.
+    Returns the rows, and the number of their self loops to which the identity was added.
     """
     with ranks.agreement():
         arrays = rows.indptr, rows.indices, rows.values
@@ -156,7 +156,8 @@ def _normalised_by_relation(
 ) -> Graph:
     """Normalise this rank's rows of a graph with types. Collective.
 
-    Ranks add to the sums in turns, rank 0 first, so the order of additions is as in one process.
+    Ranks add their rows' values to the sums by which values are divided. They do so in turns, rank
+    0 first, so the order of additions is as in one process.
     """
     with ranks.agreement():
         given = RowsOfTypes(rows, first, normalization)

@@ -51,8 +51,8 @@ def write_plan(
 ) -> str:
     """Write the plan file, and return its content hash, the same as in one process. Collective.
 
-    Only rank 0's `attributes`, by group of the file, are written. If one rank cannot write, all
-    raise OutputError, and a former file is kept.
+    `attributes` are HDF5 attributes: group -> name -> value; only rank 0's are written. If one
+    rank cannot write, all raise OutputError, and a former file is kept.
     """
     arrays = parts.arrays()
     nodes = {name: dataset_of(name) for name in arrays}

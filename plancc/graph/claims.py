@@ -135,7 +135,10 @@ def first_line(
 
 
 def _are_both_ways(below: Sequence[IntArray]) -> bool:
-    """Whether every edge is listed in both directions; True if `below` is not two arrays."""
+    """Whether every edge is listed in both directions; True if it is unknown.
+
+    `below` is the list of the columns u and v; if it has another length, the edges are unknown.
+    """
     if len(below) != 2:
         return True
     ids, place = np.unique(np.concatenate(below), return_inverse=True)
@@ -186,7 +189,8 @@ def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[A
     """Warn if the first of three columns seems to hold line numbers or times.
 
     Numbers that rise by 1 from line to line count as line numbers if the other columns share most
-    of their numbers. Numbers from `OF_TIMES` on count as times if the second column has none.
+    of their numbers. Numbers of at least `OF_TIMES` count as times if the second column has no
+    number as large.
     """
     what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
     if rises and (np.diff(u) == 1).all():
@@ -240,7 +244,10 @@ def are_two_things(first: str, second: str) -> bool:
 
 
 def is_source_first(names: Sequence[str], source: str, destination: str) -> bool:
-    """Whether column names ("src" and "dst", or the types) say that the first holds sources."""
+    """Whether the names of two columns say that the first column holds the sources of edges.
+
+    Such names are "src" and "dst", or the names of the types `source` and `destination`.
+    """
     first, second = [name.lower() for name in names] or ("", "")
     types = tuple(kind.lower().removesuffix("s") for kind in (source, destination))
     if types[0] != types[1] and types[1] in first and types[0] in second:

@@ -93,7 +93,10 @@ class SplitLinks:
         return np.concatenate([self.pairs[kind] for kind in kinds], axis=1)
 
     def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], Int64Array]:
-        """Return all links by kind, int32[2, links]; the kind of each; its index in the kind."""
+        """Return all links, int32[2, links], sorted by kind; each link's kind, and index in it.
+
+        The kinds are training, validation and test links and negatives; see `KINDS`.
+        """
         sizes = [self.pairs[kind].shape[1] for kind in KINDS]
         kind = np.repeat(np.arange(len(KINDS), dtype=np.uint8), sizes)
         return self.of(*KINDS), kind, np.concatenate([*map(np.arange, sizes)])

@@ -74,8 +74,8 @@ class RowsOfTypes:
     Attributes:
         rows: The rows, with the whole graph's types and columns.
         first: Index of the first row.
-        whole: Whether the range is all rows. If so, sums to which no nonzero adds are left out, to
-            save memory.
+        whole: Whether the range is all rows. If so, the sum of a vertex's values in a relation is
+            kept only if the vertex has nonzeros there, to save memory.
     """
 
     rows: Graph

@@ -55,7 +55,11 @@ class Ahead(NamedTuple):
 
 
 def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
-    """Find, in every column j, the nonzeros whose row has a higher `rank` than vertex j."""
+    """Find, in every column j, the nonzeros (i, j) with ``rank[i] > rank[j]``.
+
+    `rank` is every vertex's position in the order of `LibraModel`; `in_column` counts every
+    column's nonzeros off the diagonal.
+    """
     start = np.cumsum(in_column) - in_column
     end = start.copy()
     width = np.int32 if len(indices) < 2**31 else np.int64
@@ -101,8 +105,8 @@ def assign_edges(
         rank (int32[n]): Position of every vertex in `by_rank`.
         ahead (Ahead): The result of `ahead`. The rows in its `pairs` are replaced by owners.
         diagonal (bool[n]): Whether the diagonal entry is stored.
-        held (uint64[n, ceil(num_parts / 64)]): For every vertex, by rank, a bit for each part that
-            holds the vertex. All 0 at the start; set here.
+        held (uint64[n, ceil(num_parts / 64)]): Row ``rank[v]`` has a bit for each part that holds
+            vertex v. All 0 at the start; set here.
         room: Largest number of nonzeros that a part may have.
         nonzero_owner (int32[nnz]): Set here for nonzeros (i, j) with rank[i] < rank[j].
 

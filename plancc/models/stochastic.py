@@ -252,7 +252,7 @@ class BatchSource:
         return sum(len(np.unique(batch.block(k).columns)) for k in range(batch.num_blocks))
 
     def exact(self, weights: npt.NDArray[np.int64]) -> tuple[Hypergraph, Inclusion] | None:
-        """Return the column nets of the matrix, and the sampler's probabilities, or None.
+        """Return the matrix's column nets, and the sampler's `Inclusion` probabilities; or None.
 
         The result is None if the probabilities are not known. Nets have only the vertices that
         mini-batches can include; `weights` are the vertex weights.

@@ -183,7 +183,10 @@ class Contest:
         return entry, found
 
     def winner(self, unfits: Mapping[str, str]) -> Ownership:
-        """Return the best owners, with the table of candidates and notes for the user."""
+        """Return the best owners, with the table of candidates and notes for the user.
+
+        `unfits` says, for each candidate, why it does not suit the graph; "" if it does.
+        """
         task, options, goal = self.asked.task, self.asked.task.options, self.goal
         memory = options.predictor.machine.node.memory if goal == "time" else None
         first = _able(self.table, options.epsilon if goal != "time" else math.inf, memory)[0]

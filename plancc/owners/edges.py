@@ -1,8 +1,8 @@
 """Find owners of rows and nonzeros, for models of edge plans.
 
-A model without a search assigns the nonzeros; each row gets the owner that saves the most rows
-(`VectorOwners`). Otherwise `plancc.search.edges` or a partitioner that the user names finds the
-owners. A partitioner's owners are refined if the partitioner cannot minimise the objective.
+A model without a search assigns the nonzeros; each row gets the owner with which the fewest rows
+are sent (`VectorOwners`). Otherwise `plancc.search.edges` or a partitioner that the user names
+finds the owners. A partitioner's owners are refined if it cannot minimise the objective.
 """
 
 from __future__ import annotations

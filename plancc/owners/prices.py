@@ -67,8 +67,8 @@ class PricedForms:
 
     Attributes:
         matrix, task, balance: The matrix, the task of model auto, and its balance.
-        rows: Owners of rows, int32[n]. A key is the balance (or, if the form is not searched, the
-            name of the model that assigns rows), and the number of parts.
+        rows (dict): Owners of rows, int32[n]. A key is (balance, number of parts) or, if the form
+            is not searched, (name of the model that assigns rows, number of parts).
         seconds: Price by label of a form: whether memory is too small, and seconds of an epoch
             (infinite after a failure).
     """
@@ -90,7 +90,7 @@ class PricedForms:
         return replace(self.balance, names=("nnz",), allowed={})
 
     def best_form(self, name: str, unfit: bool = False) -> list[Form]:
-        """Return a list with the form of candidate `name` that has the lowest price.
+        """Return a list with the cheapest form of candidate `name`: the candidate with its options.
 
         The list is empty if no form is possible with these ranks, widths and graph. A candidate
         that is `unfit` is not searched: the list has its first possible form, without a price.
@@ -107,10 +107,10 @@ class PricedForms:
         return forms[:1] if unfit or len(forms) < 2 else [min(forms, key=self.price)]
 
     def left_out(self, forms: Sequence[Form], unfits: Mapping[str, str]) -> dict[str, str]:
-        """Return the candidates whose price is too high for a search: name -> reason.
+        """Return the candidates that are predicted too slow for a search: name -> reason.
 
-        Only the `MOST` candidates with the lowest prices are searched. A candidate with a reason in
-        `unfits` does not count.
+        Only the `MOST` candidates with the lowest prices (predicted times of an epoch) are
+        searched. A candidate with a reason in `unfits` does not count.
         """
         searched = [form for form in forms if form.searched and not unfits.get(form.name)]
         if len(searched) <= MOST:

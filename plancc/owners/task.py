@@ -57,7 +57,7 @@ class Task:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """The objectives allowed for the model; empty if the user names none, or for model auto."""
+        """The model's allowed objectives; empty if the user names no objective or model is auto."""
         if self.options.objective is None or self.model.layout == "any":
             return ()
         return (*self.model.own_objectives, *OBJECTIVES)

@@ -127,7 +127,7 @@ def refine_around(
 
 
 def numbered_by(parts: Owner, owner: Owner, num_parts: int) -> Owner:
-    """Renumber parts so that the last m vertices are in `parts`, int32[m]; return new owners."""
+    """Return new owners, after renumbering parts: the last m vertices are in `parts`, int32[m]."""
     last, number = slice(len(owner) - len(parts), None), np.full(num_parts, -1, np.int32)
     number[owner[last]] = parts
     number[number < 0] = np.setdiff1d(np.arange(num_parts), number)

@@ -298,8 +298,9 @@ class Sweeps:
     def restore_balance(self, nets: Nets, state: State) -> None:
         """Move vertices out of parts above the limit, so that the volume grows least.
 
-        With several constraints and little overload, exchanges come before sweeps, since they then
-        add fewer rows. A part of few heavy vertices may stay above the limit.
+        With several constraints and little overload, vertices of two parts are exchanged before the
+        sweeps, since this then adds fewer rows to the volume. A part of few heavy vertices may stay
+        above the limit.
         """
         how = self.numbers.restoring
         for price in how.prices:
@@ -404,7 +405,7 @@ def coarsen(
 
     Yields each level's hypergraph, the part of every cluster, and the cluster of every vertex of
     the next finer level. A cluster has vertices of one label in `together`, and a label has
-    vertices of one owner.
+    vertices of one owner. `overlap` is 1 for the volume, 0 for the edge cut; see `cluster`.
     """
     heaviest = np.maximum(1, nets.weight.sum(axis=0) // (how.per_part * num_parts))
     while len(nets.weight) > 2 * how.per_part * num_parts:
@@ -430,7 +431,7 @@ def _cluster_values(
 def price_unit(
     value: float, share: npt.NDArray[np.float64], limits: Limits
 ) -> npt.NDArray[np.float64]:
-    """Return the units of prices of overweight: float64[num_parts, num_constraints]."""
+    """Return the units of the prices of overweight: float64[num_parts, num_constraints]."""
     total = np.maximum(limits.total, 1)
     overweight = Annealing.overweight * np.maximum(total / limits.num_parts, 1)
     return np.asarray(value / total / overweight / share**2 / limits.relative[:, None])

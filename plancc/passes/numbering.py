@@ -18,9 +18,9 @@ from plancc.passes.presets import MEAN, Swaps
 class MapToMachine:
     """Renumber parts so that exchanges take less time on the slowest rank.
 
-    Swaps of two parts on different nodes are tried in random order, and kept if the time falls. All
-    rows of a node share its network link (`LinkRates`). `MapToTopology` counts only rows between
-    nodes.
+    Swaps of two parts on different nodes are tried in random order, and kept if the time falls. The
+    time depends on `LinkRates`: the ranks of a node share its network link. `MapToTopology` only
+    counts the rows that are sent between nodes.
 
     Attributes:
         links: Times of rows and messages, and the node of every rank.
@@ -95,7 +95,7 @@ def sums_of(rows, node):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _count(s, q, m, far, sign, rows, sums):  # type: ignore[no-untyped-def]
-    """Add `sign` times the message from part q to part m to `sums`.
+    """Add `sign` times the message from part q to part m to the traffic `sums` (see `sums_of`).
 
     `s` is 0 for the expand, 1 for the fold. `far` is 1 if the parts are on different nodes, else 0.
     """
@@ -107,7 +107,7 @@ def _count(s, q, m, far, sign, rows, sums):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _exchange(i, j, node, rows, sums):  # type: ignore[no-untyped-def]
-    """Swap parts i and j, which are on different nodes; update `node` and `sums`."""
+    """Swap parts i and j, which are on different nodes; update `node` and the traffic `sums`."""
     steps, num_parts, _ = rows.shape
     for a, b in ((i, j), (j, i)):
         old, new = node[a], node[b]

@@ -62,7 +62,7 @@ TRADING = Trading()
 
 @dataclass(frozen=True)
 class Restoring:
-    """Tuned parameters of the sweeps and exchanges that restore the balance."""
+    """Tuned parameters of the sweeps and of the swaps of vertices that restore the balance."""
 
     prices: tuple[float, ...] = RESTORING_PRICES
     # With several constraints, exchanges come before sweeps if the overload of an average part is

@@ -342,7 +342,7 @@ class _Rounds:
         return self.options._tariff(self.strength * price, self.run, flow)
 
     def _refine_level(self, level: Nets, state: State) -> None:
-        """Run the sweeps of one level; parts may exceed their limits unless `within` is set."""
+        """Run the sweeps of one level; only if `self.within`, no part may exceed its limits."""
         flow, prices = self.options._flow(level, state), self.options.schedule.prices
         if self.within:
             ladder = [(self.free, self._tariff(price, flow)) for price in (1.0, prices[-1])]
@@ -514,7 +514,10 @@ _PASSES: dict[str, type[Any]] = {
 def refiner(
     objective: str, cycles: int | None = None, max_extra_volume: float | None = None
 ) -> RefineVolume:
-    """Return the pass that refines owners of rows for `objective`; None keeps a field's default."""
+    """Return the pass that refines owners of rows for `objective`.
+
+    `cycles` and `max_extra_volume` are fields of the pass; None means the field's default.
+    """
     check_choice("objective", objective, _PASSES)
     asked = {"cycles": cycles, "max_extra_volume": max_extra_volume}
     known = {field.name for field in fields(_PASSES[objective])}

@@ -39,7 +39,7 @@ class VectorOwners:
         """Return new owners of rows; of the nonzeros, only those on the diagonal change owners.
 
         Neither the volume nor, at equal volume, the busiest part's traffic rises. A nonzero on the
-        diagonal moves with its row, but only within the limits.
+        diagonal moves with its row, unless the new part would then exceed its weight limit.
         """
         num_parts = context.num_parts
         owners.check(matrix, num_parts)

@@ -264,7 +264,7 @@ def _lower_edges(
 def _edge_keys(indptr: Any, indices: Any, owner: Any, nonzero_owner: Any) -> Any:
     """Return a sort key for each row, int64[n]: twice its owner.
 
-    The key is 1 more if the owner has a nonzero of the row in a foreign column.
+    The key is 1 more if the row's owner also owns a nonzero (i, j) of the row, but not row j.
     """
     key = np.empty(len(owner), dtype=np.int64)
     for i in range(len(owner)):
@@ -282,8 +282,8 @@ def _lower_edge_parts(  # type: ignore[no-untyped-def]
 ):
     """Give the rows and columns of parts first..last-1 local numbers; write `column` and `value`.
 
-    Returns the messages of received rows and those of folded rows, as `_exchange` takes them, and
-    the number of nonzeros of every local row, int64.
+    Returns the messages of received rows and those of folded rows, each as a chunk of four arrays
+    for `_exchange`, and the number of nonzeros of every local row, int64.
     """
     num_rows = part_ptr[-1]
     most = ptr[last] - ptr[first]

@@ -243,9 +243,9 @@ class PlanFile:
             raise self._error(f"/{name} is damaged: the digest{whose} does not match")
 
     def _cut(self, cut: str, first: int, last: int) -> Int64Array:
-        """Return where the entries of parts first..last-1 begin, then where the last part's end.
+        """Return where parts first..last-1 begin in the datasets with this `FileDataset.cut`.
 
-        `cut` names the dataset with these offsets (`FileDataset.cut`).
+        The end of the last part follows.
         """
         if cut == LOCAL_ROWS:
             points = self._cut(PART_PTR, first, last)
@@ -481,7 +481,7 @@ class PlanFile:
                 raise self._error(f"/{step} is in a plan {self.header.lacks(step)}")
 
     def _add_sizes(self, step: str) -> None:
-        """Add the number of messages and the number of rows of an exchange to `_sizes`."""
+        """Add an exchange's numbers of messages and rows to `_sizes`, the expected array sizes."""
         if step == LINKS:
             self._sizes[LINKS] = self._length(f"{LINKS}/source")
         messages, volume = self._length(f"{step}/recv_peer"), self._length(f"{step}/recv_row")

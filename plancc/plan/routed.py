@@ -41,7 +41,10 @@ class PartRoute:
         return replace(self, own=new[self.own], hops=(collect.renumbered(new), *others))
 
     def stage_ptr(self) -> Int64Array:
-        """Return the offsets of own, collected, crossed and spread rows in the stage: int64[5]."""
+        """Return the offsets of own, collected, crossed and spread rows in the stage: int64[5].
+
+        The stage is a rank's buffer of rows; the hops are called collect, cross and spread.
+        """
         return offsets(np.array([len(self.own), *(hop.receive.volume for hop in self.hops)]))
 
 

@@ -118,7 +118,7 @@ class _Once(NamedTuple):
 
 
 def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> Int64Array:
-    """For every k, return the group in `once` from part ``owner[k]`` to node ``node[k]``."""
+    """For every k, return the index of the group of rows from ``owner[k]`` to node ``node[k]``."""
     keys = once.owner.astype(np.int64) * nodes + once.node
     return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)
 
@@ -152,7 +152,7 @@ def _carriers(
 
 
 def _relays(messages: _Messages, once: _Once, topology: Topology) -> Int32Array:
-    """Choose, for each group of rows in `once`, the relay that receives these rows: int32[k]."""
+    """Choose, for each of the k groups of rows in `once`, a relay to receive it: int32[k]."""
     node, (sender, peer, rows) = topology.node_of_rank(), messages
     far = node[sender] != node[peer]
     group = _group_of(once, sender[far], node[peer[far]], topology.nodes)

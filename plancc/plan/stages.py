@@ -46,7 +46,7 @@ class Batches:
         return first + size * column // self.columns, first + size * (column + 1) // self.columns
 
     def rows_of(self, column: int) -> Int64Array:
-        """Return all rows of rank `column` in the rank's local order: ascending, batch by batch."""
+        """Return all rows of the part's rank number `column`: ascending, batch by batch."""
         shares = [self.share(stage, column) for stage in range(self.stages)]
         return np.concatenate([np.arange(first, last) for first, last in shares])
 

@@ -235,7 +235,8 @@ class CollectiveShapes:
     Attributes:
         broadcast: "ring" takes g - 1 latencies plus w (words are sent in pieces); "tree" takes
             ceil(log2 g) rounds of one latency plus w.
-        allreduce: "ring" takes 2 (g - 1) latencies plus 2 (g - 1) / g w; "tree" two broadcasts.
+        allreduce: "ring" takes 2 (g - 1) latencies plus 2 w (g - 1) / g; "tree" takes as long as
+            two "tree" broadcasts.
     """
 
     broadcast: str = "ring"
@@ -422,7 +423,7 @@ TABLES: dict[str, type] = {
 
 
 def _meant(prefix: str, key: str, known: Sequence[str]) -> str:
-    """Return a hint for an unknown key: its table, or a similar known key; "" without a hint."""
+    """Return a hint for a key that is wrong here: its right table, or a similar key, or ""."""
     kinds: dict[str, type] = {"": Machine, **TABLES}
     others = {name: kind for name, kind in kinds.items() if name != prefix.removesuffix(".")}
     at = [name for name, kind in others.items() if key in (each.name for each in fields(kind))]

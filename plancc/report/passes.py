@@ -70,7 +70,8 @@ class SampledCost:
         rate: Probability that a halo row is kept.
         words, messages: Expected words and messages of all parts, with all passes on.
         saved: Share of the words that sampling saves, compared with rate 1.
-        max_memory, mean_memory: Maximum and mean of `equation_4` over the parts, in bytes.
+        max_memory, mean_memory: Maximum and mean over the parts of the memory by Equation 4 of the
+            paper, in bytes.
     """
 
     rate: float

@@ -214,7 +214,10 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
 
 @njit(cache=True, nogil=True)
 def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) -> None:
-    """Fill `kept` with the positions of the nonzeros that a row keeps; see `subsets`."""
+    """Fill `kept` with the positions of the nonzeros that a row of `nonzeros` nonzeros keeps.
+
+    The other parameters are those of a row in `subsets`.
+    """
     if len(kept) == nonzeros:
         for place in range(nonzeros):
             kept[place] = place

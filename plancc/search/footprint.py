@@ -108,7 +108,7 @@ def clustering(sizes: ProblemSizes) -> int:
 
 
 def starting(sizes: ProblemSizes) -> int:
-    """Return the bytes of a start by METIS on all rows: METIS' process and this process."""
+    """Return the bytes that METIS needs to partition all rows, in its process and in this one."""
     return 4 * sizes.links + 8 * sizes.rows + metis(sizes.rows, sizes.links, sizes.uneven)
 
 

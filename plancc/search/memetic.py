@@ -39,7 +39,10 @@ class Members:
         return min(self.members)
 
     def distance(self, one: Member, two: Member) -> int:
-        """Return the sum over nets of cost times the difference of the net's two connectivities."""
+        """Return how much the members differ, as a sum over nets.
+
+        A term is the net's cost times the difference of its connectivities in `one` and in `two`.
+        """
         difference = np.abs(one.spread.astype(np.int64) - two.spread)
         return int(difference @ self.cost)
 

@@ -48,7 +48,7 @@ class SearchResult:
         volume: Number of rows that all parts send in one product, for the best owners.
         tried: The steps of the search, in the order in which they ended.
         others: Best owners of lower efforts, if they are at least as balanced. With a node-aware
-            exchange, they may be faster.
+            exchange, their epochs may be quicker.
         how: Other entries for the plan's provenance.
     """
 

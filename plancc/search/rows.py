@@ -58,10 +58,10 @@ class RowJob(RefiningJob):
 
     Attributes:
         hypergraph: The nets, with the vertex weights that parts should share evenly.
-        starter: Name of the partitioner that partitions the problem `base`.
+        starter: Name of the partitioner that gets the problem `base`; "auto" before its first run.
         kind: Kind of the graph (`plancc.search.starts`); "" before the first start.
-        cut_made: Whether `_start_from_cut` has run, which only expected volumes use.
-        decided: Whether the start from this cut was so good that no other start is made.
+        cut_made: Whether `effort._start_from_cut` has run; it only runs for expected volumes.
+        decided: Whether that function's owners were so good that no other start is made.
         begun: A tuple for every start that was made: the words of its name, then its seed.
         ready: Unused results of partitioners, by partitioner, preset, objective and seed.
         first_seconds: Seconds that the first start took.
@@ -259,10 +259,11 @@ class RowJob(RefiningJob):
     def begin(
         self, how: Beginning, seed: int, share: float | None = None, more: int = 0
     ) -> Owner | None:
-        """Make a start: a partition that the search then improves. `share` is as in `start`.
+        """Make a start: a partition that the search then improves.
 
-        `more`: number of later starts that differ only in the seed. The partitioner may compute
-        them together with this start, in one process.
+        `share`: share of the remaining time that the partitioner may use; None: all. `more`: number
+        of later starts that differ only in the seed. The partitioner may compute them together with
+        this start, in one process.
         """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:
@@ -554,8 +555,8 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Refine owners for the objective, or combine them with the owners `other`.
 
-        Only the expected volume allows `other`. `cycles` is the number of V-cycles; None means the
-        preset's number.
+        `other` is allowed only if the objective is the expected volume. `cycles` is the number of
+        V-cycles; None means the preset's number.
         """
         begin = wall_seconds()
         if self.expectation is None:

@@ -116,7 +116,7 @@ class Learner:
         return data.target.share_of_loss(*learnt, data.totals["train"])
 
     def _is_repeated(self, view: View, data: LocalData) -> bool:
-        """Whether `gradients` replays a recorded CUDA graph, as all steps run the same kernels."""
+        """Whether `gradients` may replay a CUDA graph because all steps run the same kernels."""
         return (
             data.labels.device.type == "cuda"
             and len(data.labels) <= SMALL

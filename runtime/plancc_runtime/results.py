@@ -153,7 +153,7 @@ class Figures:
 
     Attributes:
         plain: Words without any pass, as in Demirci et al. 2022: for a GCN, the volume times the
-            sum of (d_{k-1} + d_k) over the layers. On process grids, as in Tripathy et al. 2020.
+            sum of all layers' input and output widths. On grids, as in Tripathy et al. 2020.
         words: For each pass that changes the words: words with this and all earlier `PASSES`.
         planned: Words with all passes; the expected number if epochs sample the boundary.
         reduced: Words for all-reduces of products on 1.5D grids; not in `planned`.
@@ -191,7 +191,7 @@ class RunOutline:
         passes_off: Chosen passes that the run cannot use, with the reason.
         figures: Words of one epoch, with and without passes; None for mini-batches.
         split_sizes: Number of labelled vertices by split.
-        replaced_masks: Splits whose masks in the plan were replaced by the masks of `split`.
+        replaced_masks: Splits whose masks in the plan were replaced by random masks.
         target: Kind of targets: "class", "classes" or "numbers" (`plancc_runtime.targets`).
         metrics: Names of the printed metrics; the table of epochs shows the first.
         sampler: Sampler of mini-batches, with its options; empty for full batch.
@@ -313,7 +313,7 @@ class Measure:
 
 
 def spent_by_all(spent: Spent, transport: Transport) -> Setup:
-    """Return the cost of the set-up over all ranks; `spent` is this rank's cost. Collective."""
+    """Return the set-up's time and traffic on all ranks; `spent` has this rank's. Collective."""
     seconds, traffic = np.array([spent.seconds["total"]]), spent.traffic[:3].copy()
     transport.allreduce_max(seconds)
     transport.allreduce_sum(traffic)

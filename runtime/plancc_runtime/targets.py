@@ -200,7 +200,10 @@ class OneClass(ClassTarget):
 
     @staticmethod
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Return, by vertex and class, score and membership; for two classes, only of class 1."""
+        """Return each class's score for each vertex, and whether the vertex is in the class.
+
+        Both arrays have a row per vertex and a column per class; of two classes, only class 1.
+        """
         classes = torch.arange(outputs.shape[1] == 2, outputs.shape[1], device=labels.device)
         scores = torch.softmax(outputs, dim=1)[:, classes]
         return scores.double().cpu().numpy(), (labels[:, None] == classes).cpu().numpy()

@@ -83,7 +83,8 @@ class MemoryTraffic:
 
     Attributes:
         slice_width: Number of columns of H that are processed together.
-        features, adjacency, outputs: Bytes of H, of A, and of Z with its mask.
+        features, adjacency: Bytes of H, and of A.
+        outputs: Bytes of the results, and of their mask (dropout and ReLU).
     """
 
     slice_width: int

@@ -44,7 +44,7 @@ class Rehearsal:
 
     Attributes:
         result: Result of the run on threads; its times have no meaning.
-        epochs: The replayed epochs.
+        epochs: The epochs, replayed on the machine's network.
         typical: If all epochs do the same work, a replay in which each step takes its median time
             over all epochs; else the epoch whose time is the median.
         measured_alone: Whether ranks also executed epochs alone, with their data in the caches.

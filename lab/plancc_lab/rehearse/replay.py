@@ -43,7 +43,7 @@ Step = tuple[float, tuple[Any, ...]]
 
 
 class Moment(NamedTuple):
-    """The second at which a rank began the operation `what`: a message, or a kind of collective."""
+    """When, in seconds, a rank began the operation `what`: a message, or a kind of collective."""
 
     rank: int
     time: float
@@ -149,9 +149,9 @@ class Replay:
     def _start(
         self, rank: _Rank, number: int, receives: Sequence[int], pieces: Sequence[tuple[int, ...]]
     ) -> None:
-        """Begin a round of messages; `receives` has the number of pieces of every receive.
+        """Begin a round of messages to this rank; `receives` has each message's number of pieces.
 
-        Each item of `pieces` is a piece's sender, its tag, and its receive's index in `receives`.
+        Each item of `pieces` is a piece's sender, its tag, and its message's index in `receives`.
         """
         mine = rank.rounds[number] = _Round(rank, len(pieces), [*receives])
         for peer, tag, k in pieces:
@@ -276,7 +276,7 @@ class Replay:
         item.over(cause)
 
     def _cause(self, port: _Port) -> Moment:
-        """Return the moment since which a port has worked without a pause at its present speed."""
+        """Return the moment since which a rank's port has worked without a pause at this speed."""
         pace = port.rank.pace
         if pace.speed > self._links.overlap and port.cause.time < pace.since:
             return Moment(port.rank.number, pace.since)  # before, the rank computed

@@ -98,7 +98,8 @@ class Bits:
     def _words(self, rows: Int64Array) -> Pairs:
         """Return how many words of bits each part sends each other part to say which rows it needs.
 
-        `rows` are the needed rows, as positions in `_rows`. A word without their bits is not sent.
+        `rows` are the needed rows, by index among all halo rows of all parts. A word in which none
+        of them has its bit is not sent.
         """
         words = np.unique(self._word[rows])
         return self._pairs(*np.unique(self._message[words], return_counts=True))
@@ -146,7 +147,7 @@ class LiveBatch(Live):
     Attributes:
         told: Words of each round that tell owners which rows are needed; empty if all ranks draw
             the whole batch.
-        counted: Whether the ranks sum the number of targets in an all-reduce.
+        counted: Whether an all-reduce sums the number of vertices in the loss over the ranks.
         draw: How much work it is to draw the batch and to build its blocks.
     """
 
@@ -162,8 +163,8 @@ def live_in_batch(
 ) -> LiveBatch:
     """Return the rows, nonzeros and messages of a step of a row plan on a mini-batch.
 
-    If `idle`, layers also compute unread rows. `bits` counts words by which ranks tell owners the
-    needed rows; None if every rank draws the whole batch.
+    If `idle`, layers also compute rows that no later layer reads. `bits` counts words by which
+    ranks tell owners the needed rows; None if every rank draws the whole batch.
     """
     n, rows, nonzeros = len(owner), *np.zeros((2, num_parts), np.int64)
     layers: list[Tables] = []

@@ -129,7 +129,7 @@ def _move_owner(v: int, there: int, pattern: Any, state: Any, prices: Any, toll:
 
 @njit(cache=True, nogil=True)
 def _touched(e: int, state: Any, parts: Any) -> Any:
-    """Write the parts of net e into `parts`, ascending, and return them; only for short nets."""
+    """Write the parts of net e into `parts`, ascending, and return them; slow for many parts."""
     num = 0
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         if state.count[s] > 0:

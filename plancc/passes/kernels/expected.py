@@ -111,7 +111,10 @@ def _rate_wide(
     touched: Any,
     seen: Any,
 ) -> Any:
-    """Make the bounds of `_rate` exact, in place; return the new `num` and `base`."""
+    """Turn the upper bounds that `_rate` computed into exact values; return new `num` and `base`.
+
+    `num`, `base`, and the arrays `score`, `seen` and `touched` are as after the call of `_rate`.
+    """
     here, num_parts = state.owner[v], len(state.sums)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]

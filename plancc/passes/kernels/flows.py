@@ -693,7 +693,7 @@ def _fullness(one: Any, whole: Any, side: int, most: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _leaves_both(one: Any, whole: Any) -> bool:
-    """Whether both sides have weight, if one side weighs `one` and both together weigh `whole`."""
+    """Whether both sides of a cut have weight: one side weighs `one`, and both weigh `whole`."""
     some, rest = False, False
     for c in range(len(whole)):
         some |= one[c] > 0

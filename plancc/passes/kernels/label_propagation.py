@@ -216,7 +216,10 @@ def links_between(
 
 @njit(cache=True, nogil=True)
 def degrees(ptr: Any, ends: Any, other_ptr: Any, other_ends: Any, other: Any) -> Any:
-    """Return every vertex's number of distinct neighbours, int64[n]; its `ends` must ascend."""
+    """Return every vertex's number of distinct neighbours, int64[n].
+
+    A vertex's neighbours are in two lists, `ends` and `other_ends`, which must ascend.
+    """
     found = np.zeros(len(ptr) - 1, dtype=np.int64)
     for v in range(len(found)):
         a, end = ptr[v], ptr[v + 1]

@@ -311,7 +311,7 @@ def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> A
 
 
 def _score_type(nets: Any) -> Any:
-    """Return int32 if it can hold the total cost of the nets of every vertex, else int64."""
+    """Return int32 if it can hold, for every vertex, the total cost of its nets; else int64."""
     most = int(nets.cost.max(initial=0)) * int(np.diff(nets.vertex_ptr).max(initial=0))
     return np.int32 if most <= np.iinfo(np.int32).max else np.int64
 

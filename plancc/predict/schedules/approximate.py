@@ -140,7 +140,7 @@ class CloneScheduler(RowScheduler):
         return {"trees": late, PRODUCTS: [product]}
 
     def memory(self, dims: Sequence[int]) -> Memory:
-        """Return the memory of an exact epoch, but with the activations of all copies."""
+        """Return an epoch's memory, with the activations of own rows and of copies of vertices."""
         exact = super().memory(dims)
         share = self.rows / np.maximum(self._exact_rows, 1)
         return replace(exact, activations=_scaled(exact.activations, share))

@@ -244,8 +244,8 @@ def is_of_one(work: Work) -> bool:
 def _copied(messages: PointToPoint) -> Elementwise:
     """Return the owners' work of copying sent rows or, in reverse, of adding arriving sums.
 
-    At the other end of the messages, rows are added or, in reverse, copied. This work is included
-    only if the rows are for a later epoch.
+    The work at the other end, where rows are added or, in reverse, copied, is included only if the
+    rows are for a later epoch.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

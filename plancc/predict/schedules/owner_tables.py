@@ -91,7 +91,10 @@ def layer_tables(
     num_parts: int,
     needed: Callable[[Int32Array, Int32Array], Pairs] | None = None,
 ) -> Tables:
-    """Return `Tables` of one layer, which uses the nonzeros `used` and computes the rows `live`."""
+    """Return `Tables` of one layer, which uses the nonzeros `used` and computes the rows `live`.
+
+    If ``needed(part, vertex)`` is given, it returns the messages that bring these halo rows.
+    """
     part = np.repeat(owner, used.row_nonzeros())
     halo = owner[used.indices] != part
     if needed is None:

@@ -1,6 +1,7 @@
-"""Tables of plans, read from a file or from memory.
+"""`Tables` (the parts' sizes and messages) of plans that are read from a file or from memory.
 
-Only offsets and peers of a plan file are read, and column numbers if a grid divides columns.
+Of a plan file, only the offsets and partners of messages are read, and column numbers if a grid
+divides columns.
 """
 
 from __future__ import annotations
@@ -218,7 +219,10 @@ _Source: TypeAlias = "PlanFile | _InMemory"
 
 
 def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
-    """Return messages, `ptr` and `row_ptr` of a table in the plan file, such as "expand/send"."""
+    """Return the messages of a table in the plan file, such as "expand/send", and two arrays.
+
+    `ptr` has the offsets of the parts' messages, and `row_ptr` those of the messages' rows.
+    """
     ptr, peer, row_ptr = (source.read(f"{table}_{name}") for name in ("ptr", "peer", "row_ptr"))
     num_parts = source.header.num_parts
     sender = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))

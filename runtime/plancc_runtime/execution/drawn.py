@@ -47,9 +47,9 @@ class Drawn:
     ) -> Drawn:
         """Return a copy from which mini-batches can be drawn. Not collective.
 
-        If `by_owners`, owners draw without the whole pattern, and the copy differs only in
-        `by_owners`. Otherwise a pattern that the sampler needs is read from `plan`, unless `plan`
-        is a slice, and a batch is drawn as a test.
+        If `by_owners`, ranks draw for their own rows, and the copy differs only in `by_owners`.
+        Otherwise the matrix's pattern is read from `plan` if the sampler needs it and `plan` is no
+        slice, and a batch is drawn as a test.
 
         Raises:
             InputError, PlanError: If the plan is damaged, or no mini-batch can be drawn.

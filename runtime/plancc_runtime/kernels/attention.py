@@ -189,7 +189,10 @@ def attention_adjoint(
 
 
 def _inner(side: PatternSide, kept: Attended, g: Tensor) -> Tensor:
-    """Return the gradients of target[i], [m, h]; write <g[i], out[i]> to `kept.row[i, 3]`."""
+    """Return the gradients of all rows' target scores, Tensor[m, h].
+
+    Write the inner products of the rows of g with the rows of the result to ``kept.row[:, 3]``.
+    """
     scores = g.new_empty(len(side), kept.heads)
     _run(INNER, side, kept, {G: g, SCORES: scores})
     return scores

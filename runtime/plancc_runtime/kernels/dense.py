@@ -193,9 +193,10 @@ class _DenseLinear(torch.autograd.Function):
 
 
 def _gradients(ctx: Any, g: Tensor, back: Tensor | None, g_onto: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of weight and bias.
+    """Return the gradients of weight and bias, for the gradient g of a dense layer's result.
 
-    The gradients of x (if needed) and `onto` are written to `back` and `g_onto`.
+    The gradient of the layer's input is written to `back`, unless this is None. If the layer adds
+    its result to a tensor, the gradient of this tensor is written to `g_onto`.
     """
     x, weight, out = ctx.saved_tensors
     _, needs_weight, needs_bias, _, needs_onto = ctx.needs_input_grad

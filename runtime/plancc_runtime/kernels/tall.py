@@ -96,7 +96,7 @@ def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
     Parameters:
         right: The weight or, in the backward pass, its transpose.
         share: Number of rows in one partial sum of the backward pass.
-        others: Further arguments of the function, which it gets in the array `call` from `OUT` on.
+        others: Further arguments of the function: the entries of array `call` from index `OUT` on.
     """
     d_in, d_out = sizes = x.shape[1], right.numel() // x.shape[1]
     of_in, of_out = (tiles(width, x.element_size(), WIDEST) for width in sizes)

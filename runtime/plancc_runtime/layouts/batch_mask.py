@@ -443,9 +443,10 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
 
 
 def _boundary(part: Block, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:
-    """Receive the vertices of halo rows, int32[halo rows], and the boundary pins. Collective.
+    """Return the vertices of halo rows, int32[halo rows], `pin_ptr` and `pins`. Collective.
 
-    ``pins[pin_ptr[k]:pin_ptr[k + 1]]`` are the receiver's vertices whose rows need the sent row k.
+    ``pins[pin_ptr[k]:pin_ptr[k + 1]]`` are the vertices of the receiver that need the k-th row that
+    this rank sends.
     """
     halo = halo_vertices(part, transport)
     foreign = np.flatnonzero(part.column >= part.num_inputs)

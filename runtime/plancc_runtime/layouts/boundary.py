@@ -85,7 +85,7 @@ class Sample:
         whole: The block that the sample is drawn from.
         expand: The messages of the kept rows.
         received (bool[halo rows of `whole`]): Whether each halo row is kept.
-        scale: Factors of edges in own columns, and in halo columns.
+        scale: Two factors: of the kept nonzeros in own columns, and of those in halo columns.
         keeps_own: Whether all nonzeros in own columns are kept.
     """
 

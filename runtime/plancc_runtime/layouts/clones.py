@@ -289,7 +289,10 @@ class CloneGraph(LocalGraph):
         self._product = None
 
     def _partial_of(self, coefficients: str) -> tuple[Sequence[SparseMatrix], Tensor | None]:
-        """Return P and its transpose, laid out for products, and s (see the module)."""
+        """Return P (this rank's nonzeros) and its transpose, laid out for products, and s.
+
+        s is the factor by which a clone's own row is multiplied; see the module.
+        """
         if coefficients not in self._partial:
             block = self._clones.partial(coefficients, self._own_only)
             both = both_ways(matrix_of(block), self.resources)

@@ -159,7 +159,7 @@ class OwnerDraws(Draws[S]):
 class NeighbourDraws(OwnerDraws[NeighbourSampler]):
     """Draws in which owners draw the neighbours of their rows.
 
-    A rank needs 4 bytes per own row, and sends one bit per halo row in every hop.
+    A rank needs 4 bytes per own row, and sends one bit per halo row for every layer.
     """
 
     def _begin(self, population: Population, transport: Transport) -> None:

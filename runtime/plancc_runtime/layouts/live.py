@@ -117,9 +117,9 @@ def _live_block(
 
 
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:
-    """Return only the nonzeros in `uses` that are in a live halo column and in an output row.
+    """Return only the nonzeros in `uses` that are in an output row and read a live halo row.
 
-    `live` says whether each halo row is live: bool[halo rows].
+    `live`, bool[halo rows], says which halo rows the live outputs need.
     """
     left = np.zeros(block.num_local_rows, np.bool_)
     left[outputs] = True

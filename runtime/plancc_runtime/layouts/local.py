@@ -129,7 +129,7 @@ class LocalGraph(ProgramGraph):
         return None if self._block.outputs is None else self._places
 
     def rows_of_product(self, outputs: Int64Array) -> Int64Array:
-        """Return the rows of A x that a layer reads to compute the rows `outputs`: int64[...]."""
+        """Return which rows of A x a layer needs to compute the rows `outputs`: int64[m]."""
         return outputs
 
     def is_finite(self) -> bool:

@@ -121,9 +121,9 @@ class Network(nn.Module):
         return x if self.standardization is None else self.standardization(x, where)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Return the fixed part of the first layer (`Conv.fixed`) for features x that never change.
+        """Return what the first layer computes from x without weights (`Conv.fixed`). Collective.
 
-        Collective.
+        If the features x never change, the result serves for every epoch.
         """
         return self.convs[0].fixed(graph, x)
 

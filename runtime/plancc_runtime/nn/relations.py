@@ -212,8 +212,8 @@ class RelationConv(Conv):
     ) -> Tensor | None:
         """Return the output rows of type `name`, or None if all their entries are 0.
 
-        `moved` has a tensor for every relation, and `own` has the own rows of type `name`, if any.
-        Both come from `_rows`.
+        `moved` has, for every relation, the result of the layer's first step, and `own` has the own
+        rows of type `name`, if the layer reads them. Both come from `_rows`.
         """
 
     def _rows(

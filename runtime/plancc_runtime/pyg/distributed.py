@@ -412,7 +412,8 @@ class Distributed(nn.Module):
     def _on_own_rows(self, layer: Any) -> list[Any]:
         """Return hooks for `layer`, a PyTorch Geometric aggregation, which reduces edges per row.
 
-        An aggregation that is known to handle each row independently gets tensors without marks.
+        An aggregation that is known to handle each row independently gets plain tensors, without
+        the marks of `plancc_runtime.pyg.marks`.
         """
         pads = _pads(layer.__class__)
         is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")  # take messages
@@ -597,7 +598,10 @@ def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
 
 
 def _path_text(path: Path) -> str:
-    """Return the name that error messages use for an argument, or for a tensor in an argument."""
+    """Return an argument's name followed by the keys that lead to a tensor in it, as in x['a'][0].
+
+    Error messages contain this text.
+    """
     return str(path[0]) + "".join(f"[{key!r}]" for key in path[1:])
 
 

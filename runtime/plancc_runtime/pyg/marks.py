@@ -156,7 +156,9 @@ class Unknown(Mark):
 
 
 class Count(int):
-    """The size of a spread axis. If a function makes a tensor of this size, its axis is spread too.
+    """The size of a spread axis, that is, an axis of which each rank has some entries.
+
+    If a function makes a tensor of this size, the tensor's axis is spread too.
 
     As a size, a `Count` is this rank's number of entries. In quotients, powers, comparisons,
     strings, and products with a float, a `Count` is the number on all ranks.

@@ -90,7 +90,8 @@ class FetchedColumns:
 def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, rows: TypeRows) -> Tensor:
     """Return the rows of x together with the fetched halo rows `came`.
 
-    `places` has the columns of the fetched rows, int64[m]; None if `came` has all halo rows.
+    `places`, int64[m], has the index in the result of every fetched row; it is None if `came` has
+    all halo rows.
     """
     if places is None:  # x may have rows of zeros after own rows
         return torch.cat([x[: rows.num_rows], came])

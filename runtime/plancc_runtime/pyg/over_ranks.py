@@ -123,9 +123,10 @@ class OverRanks(TorchFunctionMode):
         return found
 
     def _first(self, call: Call, x: Spread, bins: Bins, ties: Tensor) -> Tensor:
-        """Return which of each bin's equal extremes a single process would find first: bool[...].
+        """Return which of a bin's equal extremes a single process would find first: bool[...].
 
-        `ties` marks the equal extremes. Only the extreme that is found first gets the gradient.
+        A bin is a set of entries that are reduced to their maximum or minimum; `ties` marks the
+        entries that equal it. Only the entry that is found first gets the gradient.
         """
         number = self._numbers(x)
         at = [-1 if k == x.axis else 1 for k in range(x.ndim)]

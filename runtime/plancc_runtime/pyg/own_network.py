@@ -39,7 +39,7 @@ from plancc_runtime.typed import TypedGraph
 
 
 class OwnNetwork(Network):
-    """A network of a user's class; the constructor raises InputError if the class fails.
+    """A network of a user's class; raises InputError if no object of the class can be made.
 
     Attributes:
         model: The object of the user's class.

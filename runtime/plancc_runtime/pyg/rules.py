@@ -131,7 +131,10 @@ class TorchRules(OverRanks):
         return bool(summed(found.any().long(), self.transport) > 0)
 
     def _sizes(self, call: Call, x: Any) -> Any:
-        """Return a shape, a size or the number of entries, over all ranks, of a spread tensor."""
+        """Return the shape, a size, or the number of entries of x, which is spread over all ranks.
+
+        `call` says which. Entries of all ranks count.
+        """
         here, of = x.shape[x.axis], x.of if is_rows(x) else None
         others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
         if call.name == "numel":
@@ -319,9 +322,10 @@ class TorchRules(OverRanks):
         return alike(found, x)
 
     def _sliced(self, call: Call, x: Spread, key: Any) -> Tensor:
-        """Return ``x[key]``; raise InputError for a key that cuts the spread axis ``x.axis``.
+        """Return ``x[key]``; raise InputError if the key selects entries of ``x.axis`` by number.
 
-        Along this axis, the key must select all entries, or every n-th edge.
+        The entries of this axis are divided among the ranks; the key must select all of them, or
+        every n-th edge.
         """
         keys = key if isinstance(key, tuple) else (key,)
         if any(isinstance(k, Mark) for k in keys):

@@ -1,4 +1,4 @@
-"""Groups of ranks: collectives that consist of messages, and a transport over a group."""
+"""Groups of ranks: collectives made of messages, and a transport whose ranks are a group."""
 
 from __future__ import annotations
 
