@@ -277,7 +277,7 @@ def has_choice(graph: Graph) -> bool:
 
 
 def reading_advice(rows: int, graph: Graph) -> str:
-    """Return ": " and advice how to read the graph so that it has `rows` vertices, or ""."""
+    """Return ": " and advice on how to read the graph so that it has `rows` vertices, or ""."""
     if not has_choice(graph):
         return ""
     ids, count = graph.original_ids, graph.num_vertices

@@ -183,9 +183,10 @@ def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[st
 
 
 def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return a dict that maps the graph's matrix name to the matrix, and other names to None.
+    """Return a dict that maps the name of the graph's matrix to the matrix.
 
-    If ``keys["graph"]`` chooses the matrix, the dict has no other names.
+    The names of the file's other matrices are mapped to None, but if ``keys["graph"]`` chooses the
+    matrix, they are left out.
     """
     with _opened(path) as file:
         where = file.filename

@@ -199,6 +199,9 @@ def summarize(parts: Traffic) -> Metrics:
 
 
 def imbalance(load: Int64Array, relative: float | npt.NDArray[np.float64] = 1.0) -> float:
-    """Return max / mean - 1 of the loads over their capacities `relative`; 0 if all loads are 0."""
+    """Return max(load / relative) / mean(load) - 1; 0 if all loads are 0.
+
+    `relative` has the capacities of the parts; their mean is 1.
+    """
     total = int(load.sum())
     return float((load / relative).max()) * len(load) / total - 1.0 if total else 0.0

@@ -96,8 +96,9 @@ class Choice:
 def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     """Evolve a population from `founders`; return the last population, the best member first.
 
-    The best member is never worse than the best founder. Without a budget, the search ends at the
-    first restart, or after `Evolution.rounds` children per member (fewer in large graphs).
+    The best member is never worse than the best founder. Without a budget, the search ends as soon
+    as children no longer improve the population or all members are alike, and at the latest after
+    `Evolution.rounds` children per member (fewer in large graphs).
     """
     if not founders:
         return []

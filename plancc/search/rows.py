@@ -162,9 +162,10 @@ class RowJob(RefiningJob):
         return replace(self.graph, objective=how.objective)
 
     def first(self, effort: str, more: int = 0) -> Owner | None:
-        """Make the first partition of an effort by the best way that does not fail; set `kind`.
+        """Make the first partition of an effort by the best way that does not fail.
 
-        Return None if there is nothing to search (one part, or no nets). For `more`, see `begin`.
+        Its boundary rows determine `kind`, the kind of the graph. Return None if there is nothing
+        to search (one part, or no nets). For `more`, see `begin`.
         """
         owner = None
         self.kind, self.starter = ("", AUTO)  # the choice must not depend on a lower effort

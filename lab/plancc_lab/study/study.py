@@ -1,4 +1,4 @@
-"""A study: plans of several graphs, contenders and numbers of parts, and their figures.
+"""A study: plans of several graphs, contenders (models with options) and numbers of parts.
 
     graphs x contenders x numbers of parts -> compile -> rows -> ratios to a baseline
 

@@ -120,8 +120,10 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
     Returns:
         num: Number of parts listed in `seen`; 0 if v has no cut net; -1 if parts are not listed.
         base: See `rate`.
-        everywhere: Whether every cut net of v touches every part. If num is -1, `rate` would list
-            all parts in this case, and otherwise the parts with a score above 0.
+        everywhere: Whether every cut net of v touches every part.
+
+    If num is -1, the parts that `rate` lists are all parts if `everywhere` is true, else the parts
+    with a score above 0.
     """
     here = state.owner[v]
     num_parts = len(score)

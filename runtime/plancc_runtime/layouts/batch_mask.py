@@ -372,9 +372,10 @@ def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
-    """Return the columns of some nonzeros, int32[m]; then only the own, then only the halo columns.
+    """Return the columns of the given nonzeros: all columns, the own columns, the halo columns.
 
-    The last two are int64. Own columns are below `num_rows`; halo columns are numbered from 0.
+    The first array is int32[m], the others are int64. Own columns are below `num_rows`; in the last
+    array, halo columns are numbered from 0.
     """
     columns = np.empty(len(nonzeros), dtype=np.int32)
     for k in range(len(nonzeros)):  # a separate loop: its cache misses overlap

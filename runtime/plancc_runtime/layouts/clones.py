@@ -431,9 +431,10 @@ class DelayedSums:
             turn.rising = True
 
     def complete(self, z: Tensor) -> None:
-        """Add received sums to roots in z, put received totals in leaves, and send totals.
+        """Add received sums to the roots' rows of z, and send these rows as totals to the leaves.
 
-        z is P h + s h, changed in place. Collective; called after `exchange`.
+        Received totals become the leaves' rows. At the call, z is P h + s h (see the module).
+        Collective; called after `exchange`.
         """
         delay = self._delay
         for each, turn in zip(delay.bins, self._turns, strict=True):
