@@ -132,7 +132,8 @@ def read_h5ad(
 ) -> Graph:
     """Read a graph whose vertices are the observations of an AnnData file.
 
-    Its matrix in ``obsp`` is ``keys["graph"]``, else "connectivities", else the only matrix.
+    The file's ``obsp`` holds matrices. The graph is the matrix named ``keys["graph"]`` or, if no
+    name is given, "connectivities", else the only matrix.
     """
     where = os.fspath(path)
     (name, matrix), *others = _read_in_child(path, "graph", keys or {}).items()

@@ -102,9 +102,10 @@ def exchange_of_rows(
 def places_of(
     links: PartLinks, part_ptr: Int64Array, first: int, received: Side
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the sources and targets of links as places in plan order, int64[links] each.
+    """Return the sources and targets of links as positions in plan order, int64[links] each.
 
-    The links are of parts `first`, `first` + 1, ..., which get rows for links in `received`.
+    The links are of parts `first`, `first` + 1, ...; `received` lists the rows of other parts that
+    these links need.
     """
     part = links.part()
     before = part_ptr[first + part]

@@ -327,7 +327,8 @@ class _Node:
 class _Rank:
     """The steps of a rank, and how far the rank has come.
 
-    `pace` is the speed of the rank's two ports; ``goes_on()`` says whether a wait is over.
+    `pace` is the speed of the rank's two ports, which send and receive. ``goes_on()`` says whether
+    a wait is over.
     """
 
     number: int
@@ -367,7 +368,10 @@ class _ReplayEnd(NamedTuple):
 
 @dataclass(eq=False)
 class _Item:
-    """A message, or a rank's share of a collective; `left` ports have not finished it yet."""
+    """A message, or a rank's share of a collective, which keeps several ports busy.
+
+    `left` is the number of ports that have not finished it yet.
+    """
 
     seconds: float
     left: int

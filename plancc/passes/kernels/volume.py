@@ -212,7 +212,7 @@ def value_in(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -
 
 @njit(cache=True, nogil=True)
 def saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
-    """Return how much the penalty falls when v leaves its part, and what `must_stay` returns."""
+    """Return how much the penalty falls when v leaves its part, and whether v must stay."""
     here, saved = state.owner[v], 0.0
     for c in range(bounds.target.shape[1]):
         w, full = nets.weight[v, c], state.sums[here, c]

@@ -261,8 +261,8 @@ class _Passes(NamedTuple):
 
     Attributes:
         outputs: Outputs of all layers.
-        gradients: For every argument, what its entries belong to (see `Entry`; None: to all ranks),
-            and its gradient.
+        gradients: For every argument, the kind of its entries (`Entry`; None if all ranks have the
+            same entries), and its gradient.
     """
 
     outputs: list[_Output]
