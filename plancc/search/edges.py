@@ -89,8 +89,8 @@ class EdgeJob(RefiningJob):
     """A search for owners of rows and of nonzeros.
 
     Attributes:
-        below: For every effort below the search's effort, the owners that a search with that lower
-            effort would return.
+        below: For every effort below the search's effort, the owners of least volume that a search
+            with the lower effort would find.
     """
 
     below: dict[str, Member] = field(default_factory=dict)

@@ -199,7 +199,7 @@ class Replay:
         return (lambda: mine.open == 0) if mine.open else None
 
     def _done(self, mine: _Round, cause: Moment, receive: int | None = None) -> None:
-        """Record that a piece of round `mine` has finished; the rank continues if it waited for it.
+        """Record that a piece of round `mine` has finished; its rank may then stop waiting.
 
         `cause` led to the end of the piece. `receive` is the number of the receive that the piece
         belongs to; None for a sent piece.

@@ -166,9 +166,9 @@ class BatchMask:
     """Selects a rank's share of mini-batches from its slice: rows, nonzeros and messages.
 
     The constructor is collective, and part k must be on rank k. An instance takes 4 bytes per
-    nonzero of the rank, 8 per boundary pin, and 24 per known vertex; listed batches
-    (`plancc.sampling.Batch.listed`) take 4 more per nonzero and pin, unless rows are sorted by
-    vertex.
+    nonzero of the rank, 8 per boundary pin (see the module), and 24 per vertex of an own row, a
+    halo row or a pin. For batches that list their nonzeros (`plancc.sampling.Batch.listed`), an
+    instance takes 4 more bytes per nonzero and pin, unless rows are sorted by vertex.
     """
 
     def __init__(self, part: Block, transport: Transport) -> None:
