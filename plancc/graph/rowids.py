@@ -83,9 +83,9 @@ def one_column(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _shift(ascending: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> int:
-    """Return 1 if all ids are larger by 1 than the graph's ids, -1 if smaller by 1, else 0.
+    """Return by how much the ids `ascending` are larger than the graph's ids: 1, -1, or 0.
 
-    The result is 1 or -1 only if both lists are consecutive numbers, one from 0 and one from 1.
+    The result is 0 unless both lists are consecutive numbers, one from 0 and the other from 1.
     """
     if are_names(vertices):
         return 0
@@ -161,7 +161,7 @@ def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[An
 
 
 def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
-    """Return the ids that `ids_beside` finds; None for 0..n-1, or repeated or negative ids."""
+    """Return the ids that `ids_beside` finds; None if they are 0..n-1, repeated or negative."""
     _, ids = (isinstance(held, Mapping) and ids_beside(held, count)) or ("", None)
     if ids is None or len(ascending := np.unique(ids)) < count:
         return None

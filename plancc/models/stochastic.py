@@ -7,8 +7,8 @@ The model minimises the expected volume of a mini-batch. It builds its nets in o
     sampled   from the column nets of many mini-batches; equal nets are merged, and their costs
               added (Algorithm 3)
 
-The bound of equation 14 holds for one given partition, but not for a partition that a search has
-fitted to the sample.
+Equation 14 bounds the error of a volume that is estimated from the sample. It holds for one given
+partition, but not for a partition that a search has fitted to the sample.
 """
 
 from __future__ import annotations
