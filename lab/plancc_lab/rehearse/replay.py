@@ -358,7 +358,10 @@ class _Round:
 
 
 class _ReplayEnd(NamedTuple):
-    """One end of a message; `what` is the number of bytes (sender) or of the buffer (receiver)."""
+    """One end of a message.
+
+    `what` is the size of the message in bytes (sender's end), or the buffer's number (receiver's).
+    """
 
     round: _Round
     time: float

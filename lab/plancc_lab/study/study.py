@@ -116,7 +116,9 @@ def _check_of(values: Mapping[str, Any], key: Key) -> str:
 
 @dataclass(frozen=True)
 class Study:
-    """The rows of a study.
+    """The rows of a study; a row has the figures of one graph, contender, number of parts and seed.
+
+    A contender is a model with options.
 
     Attributes:
         labels, parts, seeds: Labels of the contenders, numbers of parts, and seeds.

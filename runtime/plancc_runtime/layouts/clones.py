@@ -236,8 +236,9 @@ class CloneGraph(LocalGraph):
         self._product: Tensor | None = None
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """Return z = P x + s x (see the module) or, if `back`, P^T x + s x, without autograd.
+        """Return z = P x + s x or, if `back`, P^T x + s x, without autograd.
 
+        P are the nonzeros of this rank, s is the factor of each clone's own row (see the module).
         If the constructor got `sums`, the forward product is collective: it sends partial sums, and
         uses those that it received in earlier epochs.
         """

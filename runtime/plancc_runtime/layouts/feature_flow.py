@@ -57,7 +57,7 @@ class Slicing:
 
     @property
     def place(self) -> torch.device:
-        """Device that holds a rank's columns of all rows of the group (see `Flow.held`)."""
+        """Device that holds this rank's columns of all rows of its group of ranks (`Flow.held`)."""
         return CPU if self.crosses else self.device
 
 
