@@ -284,9 +284,8 @@ class KernelCache:
     def _find(self, sig: Any, target_context: Any) -> Any:
         """Return the saved kernel for this processor, else for its highest level of instructions.
 
-        None if neither is saved.
-
-        Lower levels would round differently: below x86-64-v3 there is no fused multiply-add.
+        None if neither is saved. Lower levels would round differently: below x86-64-v3 there is no
+        fused multiply-add.
         """
         own = target_context.codegen().magic_tuple()
         takes_level = self._is_portable and os.environ.get(PORTABLE) != "0"

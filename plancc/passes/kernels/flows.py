@@ -682,7 +682,10 @@ def _has_room(side: int, x: int, most: Any, net: Any, flow: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _fullness(one: Any, whole: Any, side: int, most: Any) -> float:
-    """Return the largest ratio of a side's weight to its limit, over sides and constraints."""
+    """Return the largest ratio of weight to limit, over both sides of a cut and all constraints.
+
+    `side` weighs `one`, and both sides together weigh `whole`.
+    """
     full = 0.0
     for c in range(most.shape[1]):
         if whole[c] > 0:

@@ -118,7 +118,7 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
 
 
 def cover(cut: Cut) -> Any:
-    """Find the vertices that are in every minimum vertex cover, and the choices that remain.
+    """Find the vertices in every minimum vertex cover of `cut`, and the choices that remain.
 
     The method follows Koenig, and Dulmage and Mendelsohn. The vertices with a choice are divided
     into components: a minimum cover has either all left or all right vertices of a component.

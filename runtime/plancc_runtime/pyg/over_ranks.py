@@ -89,7 +89,7 @@ class OverRanks(TorchFunctionMode):
         return torch.where(count > 0, found, whole)
 
     def _reduce_axes(self, call: Call, x: Spread, dims: set[int]) -> Any:
-        """Reduce the entries of all ranks over the axes `dims`, one of which the ranks share."""
+        """Reduce the entries of all ranks over the axes `dims`; ranks split one of these axes."""
         name, axes, whole = call.name, tuple(sorted(dims)), plain(x)
         flag = next((k for k in call.args[1:] if isinstance(k, bool)), None)
         keep = bool(call.get({"var": 3, "std": 3, "norm": 3}.get(name, 2), "keepdim", False))
@@ -149,7 +149,7 @@ class OverRanks(TorchFunctionMode):
         return edges.sources.vertices[ends[row]] + self.num_vertices * target
 
     def _bins(self, axes: tuple[int, ...]) -> Bins:
-        """Return a bin for every result of a reduction over `axes`, one of which ranks share."""
+        """Return a bin for every result of a reduction over `axes`; ranks split one of the axes."""
         transport = self.transport
 
         def most(x: Tensor) -> Tensor:
