@@ -161,7 +161,7 @@ class StochasticModel(Model):
     ) -> Hypergraph:
         """Build the hypergraph for a partitioner, from probabilities or from sampled mini-batches.
 
-        Probabilities are used if the sampler knows them, and `batches` is "auto".
+        Probabilities are used if the sampler knows them, and the option `batches` is "auto".
         """
         check_num_parts(matrix.num_vertices, num_parts)
         source = self.source(matrix)
@@ -174,9 +174,9 @@ class StochasticModel(Model):
         return replace(sample.hypergraph, vertex_weights=weights)
 
     def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
-        """Return how many mini-batches to sample: `batches`, if it is a number.
+        """Return how many mini-batches to sample: the option `batches`, if it is a number.
 
-        For "auto", there are so many mini-batches that they have about `hoeffding_nets` nets
+        If it is "auto", there are so many mini-batches that they have about `hoeffding_nets` nets
         together, but at most `MAX_BATCHES`.
         """
         if self.batches != AUTO:

@@ -301,8 +301,8 @@ class RowJob(RefiningJob):
 
         Parameters:
             adapter: The partitioner; None: the best installed one. All later calls with None for
-                the problem `base` use the same one.
-            seeds: Seeds of the runs. The first result is returned; `ready` keeps the others.
+                the problem ``self.base`` use the same one.
+            seeds: Seeds of the runs. The first result is returned; ``self.ready`` keeps the others.
             share: Share of the remaining time that the partitioner may use; None: all.
             needed: Whether a failure causes a warning.
             limits: Limits of the parts in this problem; None: the search's limits.
