@@ -54,9 +54,9 @@ class Traffic:
         rows, nonzeros: Owned rows and nonzeros.
         sent, received: Rows in the expand and the fold of one product.
         messages_sent, messages_received: Messages in both exchanges.
-        fold: Traffic of the fold alone; None without a fold.
-        copies: Vertices with an own row, a received row or a partial sum. None without a fold: the
-            number is then `rows` + `received`.
+        fold: Traffic of the fold alone; None if there is no fold.
+        copies: Number of vertices with an own row, a received row or a partial sum. None if there
+            is no fold: the number is then `rows` + `received`.
     """
 
     rows: Int64Array
