@@ -432,10 +432,10 @@ class DelayedSums:
             turn.rising = True
 
     def complete(self, z: Tensor) -> None:
-        """Add received sums to the roots' rows of z, and send these rows as totals to the leaves.
+        """Add received sums to the roots' rows of z, and put received totals in the leaves' rows.
 
-        Received totals become the leaves' rows. At the call, z is P h + s h (see the module).
-        Collective; called after `exchange`.
+        The roots' rows of the bin whose turn it is are sent as totals to their leaves. At the call,
+        z is P h + s h (see the module). Collective; called after `exchange`.
         """
         delay = self._delay
         for each, turn in zip(delay.bins, self._turns, strict=True):
