@@ -139,7 +139,10 @@ def id_column(
 
 
 def ids_of(graph: Graph) -> npt.NDArray[Any]:
-    """Return ids, int64 or bytes[n]: vertex numbers if there are no ids, or if types share ids."""
+    """Return the ids of all vertices, int64[n] or bytes[n].
+
+    They are the vertices' numbers if the graph has no ids, or if several types have the same ids.
+    """
     ids = graph.original_ids
     if ids is None or (graph.types and len(np.unique(ids)) < len(ids)):
         return np.arange(graph.num_vertices)

@@ -257,7 +257,7 @@ class Sweeps:
     def search(self, nets: Nets, state: State) -> int:
         """Run local searches from all boundary vertices; return the number of rows saved.
 
-        No part exceeds its limit. The goal must be the volume.
+        No move lets a part exceed its limit. ``self.goal`` must be the volume.
         """
         order = boundary(nets, state)
         self.rng.shuffle(order)
