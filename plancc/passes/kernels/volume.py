@@ -375,7 +375,10 @@ def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score
 
 @njit(cache=True, nogil=True)
 def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Move each vertex to its part in `best`; choose again if that no longer helps. See `sweep`."""
+    """Move each vertex to its part in `best`; choose a part again if this move no longer helps.
+
+    See `sweep`.
+    """
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest = _highest(state, bounds)
     moved, gained, evaluations = 0, np.int64(0), 0
