@@ -313,7 +313,7 @@ class _GraphFile:
 
 @dataclass
 class _Cases:
-    """The settings with which the plans of all rows of a study are compiled.
+    """The settings with which a study compiles the plan of every row.
 
     `num_kept` is the number of rows that were taken from an earlier run of the study.
     """

@@ -80,7 +80,7 @@ class Region(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
-    """List the nets that touch both parts of each of several disjoint pairs.
+    """List the nets that touch both parts of a pair, for several disjoint pairs of parts.
 
     Parameters:
         partner (int64[num_parts]): For every part, the other part of its pair, or the part itself.
