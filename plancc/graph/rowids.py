@@ -113,8 +113,8 @@ def id_column(
 ) -> str | None:
     """Return the name of the column of row ids; None if rows are in the order of the vertices.
 
-    Raise InputError if a column whose name does not tell that it holds ids has every vertex's id
-    once, but in another order.
+    Raise InputError if a column holds every vertex's id once, but in another order, and its name is
+    not a usual name for ids.
     """
     vertices = ids_of(graph)
     rest = {name: each for name, each in columns.items() if each is not None and name not in taken}

@@ -434,8 +434,8 @@ class DelayedSums:
     def complete(self, z: Tensor) -> None:
         """Add received sums to the roots' rows of z, and put received totals in the leaves' rows.
 
-        The roots' rows of the bin whose turn it is are sent as totals to their leaves. At the call,
-        z is P h + s h (see the module). Collective; called after `exchange`.
+        The roots' rows of the bin that exchanges rows in this epoch are sent to the leaves. At the
+        call, z is P h + s h (see the module). Collective; called after `exchange`.
         """
         delay = self._delay
         for each, turn in zip(delay.bins, self._turns, strict=True):
