@@ -113,7 +113,7 @@ def with_links(
 
 
 class _RowOrder(NamedTuple):
-    """All rows in plan order, the place of every row, and the place of every part's first row."""
+    """All rows in plan order, and the positions of every row and of every part's first row."""
 
     rows: Int32Array
     position: Int32Array
