@@ -164,8 +164,8 @@ class RowJob(RefiningJob):
     def first(self, effort: str, more: int = 0) -> Owner | None:
         """Make the first partition of an effort by the best way that does not fail.
 
-        Its boundary rows determine `kind`, the kind of the graph. Return None if there is nothing
-        to search (one part, or no nets). For `more`, see `begin`.
+        Its boundary rows and the degrees determine `kind`, the kind of the graph. Return None if
+        there is nothing to search (one part, or no nets). For `more`, see `begin`.
         """
         owner = None
         self.kind, self.starter = ("", AUTO)  # the choice must not depend on a lower effort
