@@ -1,4 +1,4 @@
-"""Sweeps and V-cycles. A sweep visits vertices, and moves each to a better part, if there is one.
+"""Sweeps and V-cycles. A sweep moves every boundary vertex for which there is a better part.
 
 A V-cycle runs sweeps on coarse hypergraphs, then on finer ones.
 
