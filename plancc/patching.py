@@ -282,8 +282,9 @@ def _edge_owners(
 ) -> Owners:
     """Return owners of the rows and nonzeros of an edge plan's changed matrix.
 
-    Old rows and nonzeros may change owners only in the rows with the most new nonzeros; these are
-    at most the share `max_moves` of rows and nonzeros. New nonzeros start with their rows' owners.
+    New nonzeros start with their rows' owners. Old rows and nonzeros may change owners only in the
+    rows with the most new nonzeros: in so many rows that they are at most the share `max_moves` of
+    the old rows, and have at most this share of the nonzeros.
     """
     plan, matrix = revision.plan, revision.matrix
     given, known = graph_of(plan), owners_of(plan)

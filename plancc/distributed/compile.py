@@ -312,7 +312,8 @@ def _check_memory(
 ) -> int:
     """Return the bytes that a rank needs; raise InputError for more than `allowed` (0: no limit).
 
-    `constraints` is the number of balanced weights, and `held` the bytes of links on rank 0.
+    `constraints` is the number of balanced weights. `held` is the number of bytes that the links of
+    link prediction take on rank 0.
     """
     rows, nonzeros = len(files.indptr) - 1, len(files.indices)
     mirrored = 1.0 if files.directed is False else 0.0

@@ -190,9 +190,7 @@ def all_finite(values: npt.NDArray[np.number]) -> bool:
 
 
 def to_scipy(graph: Graph, dtype: Any = None) -> Any:
-    """Return the matrix as ``scipy.sparse.csr_array``; if the graph has no values, all values
-    are 1.
-    """
+    """Return the matrix as ``scipy.sparse.csr_array``; all values are 1 if the graph has none."""
     from scipy.sparse import csr_array
 
     data = graph.values

@@ -220,8 +220,8 @@ def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
 class EdgeListEntries(PiecewiseEdges):
     """The edges of an edge list, chunk by chunk.
 
-    A list is refused if its ids are names, if it has a line of sizes, or if u and v are numbered
-    separately.
+    A list is refused if its ids are names, if one of its lines declares sizes, or if u and v are
+    numbered separately.
     """
 
     def __init__(

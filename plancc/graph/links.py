@@ -73,7 +73,7 @@ class LinkTimes(NamedTuple):
 
 @dataclass(frozen=True)
 class SplitLinks:
-    """Links of a whole graph.
+    """Links (pairs of vertices for link prediction) of a whole graph.
 
     Attributes:
         pairs (dict of str to int32[2, m]): Sources and targets of the links of every kind in
@@ -149,8 +149,7 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
 
 
 def are_edges(known: Int64Array, pair: Array, graph: Graph) -> Mask:
-    """Return whether each pair is an edge, bool[m]; `known` are the keys of the edges
-    (`edges_of`)."""
+    """Return whether each pair is an edge, bool[m]; `edges_of` gives the edges' keys, `known`."""
     return places_in(known, edge_keys(graph, pair[1], pair[0])) >= 0
 
 

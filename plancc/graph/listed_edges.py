@@ -53,7 +53,7 @@ _listed: ContextVar[list[ListedEdges] | None] = ContextVar("edges of what is rea
 
 @contextmanager
 def listing() -> Iterator[list[ListedEdges]]:
-    """Yield a list, to which readers append the edges of every graph made in the context.
+    """Yield a list, to which readers of files append the edges of every graph made in the context.
 
     A context inside another context yields the list of the outer context.
     """

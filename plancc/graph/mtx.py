@@ -72,7 +72,7 @@ class _Header:
         return self.field != "pattern" and not self.without_values
 
     def text(self, entries: int) -> bytes:
-        """Return a header that declares `entries` entries, for `mmread`.
+        """Return a header that declares `entries` entries, for scipy's `mmread`.
 
         Without values, the header declares a pattern, so that `mmread` skips the rest of each line.
         """

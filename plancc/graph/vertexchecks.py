@@ -74,7 +74,7 @@ def of_one_type(graph: Graph, name: str) -> Graph:
 
 
 def data_by_type(found: Mapping[str, VertexData], types: Types) -> VertexData:
-    """Return the vertex data of a graph with vertex types; `found` may lack types without data."""
+    """Return the vertex data of a graph with vertex types; `found` may lack some types."""
     return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
 
 

@@ -132,7 +132,8 @@ def read_h5ad(
 ) -> Graph:
     """Read a graph whose vertices are the observations of an AnnData file.
 
-    Its matrix in ``obsp`` is ``keys["graph"]``, else "connectivities", else the only matrix.
+    The file's ``obsp`` holds matrices. The graph is the matrix named ``keys["graph"]`` or, if no
+    name is given, "connectivities", else the only matrix.
     """
     where = os.fspath(path)
     (name, matrix), *others = _read_in_child(path, "graph", keys or {}).items()
@@ -183,9 +184,10 @@ def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[st
 
 
 def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return a dict that maps the graph's matrix name to the matrix, and other names to None.
+    """Return a dict that maps the name of the graph's matrix to the matrix.
 
-    If ``keys["graph"]`` chooses the matrix, the dict has no other names.
+    The names of the file's other matrices are mapped to None, but if ``keys["graph"]`` chooses the
+    matrix, they are left out.
     """
     with _opened(path) as file:
         where = file.filename

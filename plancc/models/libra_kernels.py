@@ -239,7 +239,8 @@ def _least(key: Any, low: int, place: int) -> Any:
 def _least_of(held: Any, r: int, s: int, key: Any) -> Any:
     """Return the least key of the parts that hold both vertices; `_NONE` if there is no such part.
 
-    r and s are the vertices' *ranks*, as in the module. A part's key contains its load (`_LOAD`).
+    r and s are the vertices' positions in ascending order of nonzeros. A part's key contains its
+    load (`_LOAD`).
     """
     best = np.int64(_NONE)
     for w in range(held.shape[1]):

@@ -182,10 +182,10 @@ class Limits:
         return part_weights(owner, self.weights, self.num_parts)
 
     def overload(self, loads: npt.NDArray[np.int64]) -> float:
-        """Return by how much the parts exceed their limits, divided by even shares; 0 if none does.
+        """Return by how much the parts exceed their limits; 0 if none does.
 
-        The excess is summed over parts and constraints. `loads` is int64[num_parts, c], or
-        int64[num_parts] for one constraint.
+        Each excess is divided by the part's even share of the weight, and the ratios are summed
+        over parts and constraints. `loads` is int64[num_parts, c], or int64[num_parts] if c is 1.
         """
         over = np.maximum(loads.reshape(self.limit.shape) - self.limit, 0)
         of_one = (over / self.relative[:, None]).sum(axis=0)

@@ -109,7 +109,7 @@ class ProcessGridModel(Model):
         return {} if self.part is None else {"part": self.part}
 
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
-        """Build, with the row model named `blocks`, the problem that assigns rows to blocks."""
+        """Build the problem of the row model ``self.blocks``, whose parts are the grid's blocks."""
         check_num_parts(matrix.num_vertices, num_parts)
         model = MODELS[self.blocks](**self.block_options)
         blocks = self.shape(num_parts).num_blocks

@@ -7,8 +7,8 @@ The model minimises the expected volume of a mini-batch. It builds its nets in o
     sampled   from the column nets of many mini-batches; equal nets are merged, and their costs
               added (Algorithm 3)
 
-The bound of equation 14 holds for one given partition, but not for a partition that a search has
-fitted to the sample.
+Equation 14 bounds the error of a volume that is estimated from the sample. It holds for one given
+partition, but not for a partition that a search has fitted to the sample.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class StochasticModel(Model):
     ) -> Hypergraph:
         """Build the hypergraph for a partitioner, from probabilities or from sampled mini-batches.
 
-        Probabilities are used if the sampler knows them, and `batches` is "auto".
+        Probabilities are used if the sampler knows them, and the option `batches` is "auto".
         """
         check_num_parts(matrix.num_vertices, num_parts)
         source = self.source(matrix)
@@ -174,9 +174,9 @@ class StochasticModel(Model):
         return replace(sample.hypergraph, vertex_weights=weights)
 
     def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
-        """Return how many mini-batches to sample: `batches`, if it is a number.
+        """Return how many mini-batches to sample: the option `batches`, if it is a number.
 
-        For "auto", there are so many mini-batches that they have about `hoeffding_nets` nets
+        If it is "auto", there are so many mini-batches that they have about `hoeffding_nets` nets
         together, but at most `MAX_BATCHES`.
         """
         if self.batches != AUTO:

@@ -155,7 +155,7 @@ class PricedForms:
         return Owners(rows, of_nonzeros)
 
     def _rows(self, form: Form, model: Model, balance: Balance) -> Owner:
-        """Return the owners of rows that the model assigns or, if it needs a search, a partitioner.
+        """Return owners of rows from the model or, if the model needs a search, from a partitioner.
 
         The partitioner minimises the edge cut.
         """

@@ -79,8 +79,8 @@ def provenance(
 ) -> dict[str, Any]:
     """Return the provenance of a plan, which begins with the entries `first`.
 
-    `reached`, float64[num_constraints], is the parts' imbalance. `more` is about the search and the
-    predicted epoch.
+    `reached`, float64[num_constraints], is the parts' imbalance. `more` has entries about the
+    search and the predicted epoch.
     """
     return {
         **first,

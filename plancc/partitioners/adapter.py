@@ -204,7 +204,7 @@ def interleave_first(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Insert ``first[k]`` before each group ``values[ptr[k]:ptr[k + 1]]``.
 
-    Returns the new values, and for every group the index after its last number.
+    Returns the new values, and for every group the index after its last value.
     """
     return (
         np.insert(values.astype(np.int64), ptr[:-1], first),

@@ -1,4 +1,6 @@
-"""Sweeps and V-cycles. A V-cycle refines a partition on coarse hypergraphs, then on finer ones.
+"""Sweeps and V-cycles. A sweep moves every boundary vertex for which there is a better part.
+
+A V-cycle runs sweeps on coarse hypergraphs, then on finer ones.
 
                   coarsen (clusters stay within parts)        refine on every level
     finest    o o o o o o o o o o o o o o o o                 o o o o o o o o o o o o
@@ -224,7 +226,7 @@ class Sweeps:
         cuts: tuple[Cuts, ...] = (CUTS, WIDE_CUTS),
         most: int | None = None,
     ) -> int:
-        """Apply minimum cuts between neighbouring parts; return their work, 0 if none was tried.
+        """Apply minimum cuts between neighbouring parts; return the work (see `Flows.refine`).
 
         Cuts are tried only if the goal is the volume, and between parts that have few neighbours.
         There is one run for each entry of `cuts`, which moves at most `most` vertices. Neither
@@ -255,7 +257,7 @@ class Sweeps:
     def search(self, nets: Nets, state: State) -> int:
         """Run local searches from all boundary vertices; return the number of rows saved.
 
-        No part exceeds its limit. The goal must be the volume.
+        No move lets a part exceed its limit. ``self.goal`` must be the volume.
         """
         order = boundary(nets, state)
         self.rng.shuffle(order)
@@ -326,8 +328,8 @@ class Sweeps:
     def trade(self, nets: Nets, state: State) -> int:
         """Lower the overload by exchanges between pairs of parts; return the number of exchanges.
 
-        Only some parts with room are tried, so that the work does not grow with the pairs of parts.
-        No part becomes empty.
+        Only some of the parts with room are tried, so that the work does not grow with the number
+        of pairs of parts. No part becomes empty.
         """
         limits, numbers = self.limits, self.numbers.restoring.trading
         limit = np.ascontiguousarray(limits.limit, dtype=np.float64)

@@ -191,10 +191,10 @@ class Fees:
 
 @dataclass(frozen=True)
 class TrafficRounds:
-    """Tuned parameters of the rounds of a pass that puts a price on traffic.
+    """Tuned parameters of a pass that puts a price on traffic, in several rounds of sweeps.
 
-    To *hold* a value of the objective means to lower the volume without exceeding the value; to
-    *shave* means to hold a slightly lower value.
+    The price changes from round to round. To *hold* a value of the objective means to lower the
+    volume without exceeding the value; to *shave* means to hold a slightly lower value.
 
     Without rounds, the rows of the busiest part are 1.057 times as many with 8 parts, and messages
     1.083 times as many. Without shaving, the volume is 1.006 times as large. Without holding, the

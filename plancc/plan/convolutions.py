@@ -212,7 +212,7 @@ class GINOptions(ProductOptions):
 
     Attributes:
         train_eps: Whether eps, which starts at 0, is trained. None means that it is trained only if
-            `parametrization` is "paper".
+            the option `parametrization` is "paper".
     """
 
     train_eps: bool | None = None

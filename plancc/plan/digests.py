@@ -91,7 +91,10 @@ def points_of(arrays: Arrays) -> dict[str, Int64Array]:
 
 
 def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Digests]:
-    """Return the leaves (digests of each part's entries) of each dataset, by dataset name."""
+    """Return the leaves (digests of each part's entries) of each dataset, by dataset name.
+
+    `points` has the offsets that cut datasets into parts, by kind of cut (`cut_points`).
+    """
 
     def leaves(name: str) -> Digests:
         array, dataset = arrays[name], dataset_of(name)

@@ -113,7 +113,7 @@ def with_links(
 
 
 class _RowOrder(NamedTuple):
-    """All rows in plan order, the place of every row, and the place of every part's first row."""
+    """All rows in plan order, and the positions of every row and of every part's first row."""
 
     rows: Int32Array
     position: Int32Array
@@ -143,10 +143,11 @@ def _lower_rows(
 def lowered_parts(
     part_ptr: Int64Array, row_ptr: Int64Array, first: int, last: int, column: Any, value: Any
 ) -> tuple[Int32Array, ...]:
-    """Give the columns of parts first..last-1 local numbers, and list the messages to these parts.
+    """Number the columns of parts first..last-1 locally, and list the messages to these parts.
 
-    Returns the received rows, as local numbers at their sender; then length, receiver and sender of
-    every message, sorted by receiver.
+    `column` and `value` change in place: in each row, own columns come first. Returns the received
+    rows, as local numbers at their sender; then length, receiver and sender of every message,
+    sorted by receiver.
     """
     scratch = np.empty(part_ptr[-1], dtype=np.int32)
     # room for an upper bound of the received rows; untouched pages cost nothing

@@ -148,7 +148,7 @@ class UseCopy(Step):
     """Use a copy of rows that the rank already has, without messages.
 
     Attributes:
-        of_one: Whether only one rank of a group uses its copy.
+        of_one: Whether only one of the ranks with a copy of the same rows uses its copy.
     """
 
     of_one: bool = False
@@ -233,8 +233,8 @@ pipeline is on, every step handles one batch of rows after another. """
 def clone_program(late: bool, returns: bool = True) -> Program:
     """Return the program for edge plans whose partial sums are folded late, or not at all.
 
-    Md et al. 2021 call these methods "cd-r" and "0c". Space "y" has own rows, then "leaves": rows
-    of vertices that other ranks own.
+    Md et al. 2021 call these methods "cd-r" and "0c". The result, "y", has own rows, then
+    "leaves": rows of vertices that other ranks own.
 
     Parameters:
         late: Whether there is a fold, whose rows arrive some epochs later.

@@ -1,4 +1,4 @@
-"""Turn messages between parts into hops, so that each node or group receives a row only once.
+"""Turn messages between parts into hops, so that each node or group of parts gets a row only once.
 
 With three hops (Bienz, Gropp, Olson 2019, "Node aware sparse matrix-vector multiplication"), one
 part of a node sends all rows for another node to one part of that node. With two hops

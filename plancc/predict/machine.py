@@ -199,7 +199,7 @@ class SparseRates:
 
 
 def _place(points: Sequence[float], values: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], Any]:
-    """Return, for every value, the index k of the point so that points k and k + 1 enclose it.
+    """Return, for every value, the index k such that points k and k + 1 enclose it.
 
     Returns also where the value lies between point k (0) and point k + 1 (1) on a logarithmic
     scale. Values outside the points are moved to the nearest point.

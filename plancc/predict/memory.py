@@ -67,8 +67,9 @@ def row_memory(
 
     Parameters:
         parts: Load and traffic with all rows.
-        live: Load and traffic of every layer without dead rows.
-        halo_nonzeros (int64[num_parts]): Nonzeros in halo columns or folded rows.
+        live: Load and traffic of every layer without dead rows, on which no output in the loss
+            depends.
+        halo_nonzeros (int64[num_parts]): Nonzeros in halo columns, or in rows of other parts.
         symmetric: Whether every part's block of own rows and columns is symmetric.
     """
     dead = any((each.rows < parts.rows).any() for each in live)

@@ -40,7 +40,8 @@ class Pairs:
     Attributes:
         source, target (int32[num_messages]): Sender and receiver, never the same.
         rows (int64[num_messages]): Number of rows of each message.
-        hops: Exchanges that replace these messages, in order; empty without hops.
+        hops: Exchanges that replace these messages, in order; empty if the messages are sent
+            directly.
     """
 
     num_ranks: int

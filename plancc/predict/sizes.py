@@ -118,9 +118,9 @@ class Sizes:
     Attributes:
         vertices: Number of vertices.
         nonzeros: Number of nonzeros with the diagonal, at least `vertices`.
-        boundary: Halo rows by label of a model. The key "" stands for all other models that
-            exchange rows, except rp. Without an entry, rp has the halo rows of a random matrix in
-            which all columns have the same number of nonzeros.
+        boundary: Halo rows per own row (see `Boundary`), by label of a model. The key "" stands for
+            all other models that exchange rows, except rp. Without an entry, rp has the halo rows
+            of a random matrix in which all columns have the same number of nonzeros.
     """
 
     vertices: int

@@ -1,4 +1,4 @@
-"""Words that are sent for one product A H on a process grid, by kind.
+"""Words that are sent for one product A H on a process grid, by kind of data, such as rows of H.
 
 A broadcast of m words among g ranks counts as (g - 1) m words.
 """

@@ -54,7 +54,7 @@ class PassCost:
 
 
 def added_passes(passes: Sequence[str], epoch: Callable[[Sequence[str]], Counts]) -> list[PassCost]:
-    """Return costs of an epoch with no pass on, then with one more pass each time."""
+    """Return the costs of an epoch without passes, then with one more of `passes` each time."""
     costs: list[PassCost] = []
     for number in range(len(passes) + 1):
         done = passes[:number]

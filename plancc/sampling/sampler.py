@@ -212,8 +212,8 @@ def make_sampler(
 ) -> Sampler:
     """Make a sampler; an option that is missing or None gets its default.
 
-    By default, ``batch_size`` is `DEFAULT_SHARE` of all vertices or, if the sampler draws only
-    training vertices and there is a mask, of the training vertices.
+    The default of ``batch_size`` is the share `DEFAULT_SHARE` of all vertices or, if the sampler
+    draws only training vertices and the graph has a training mask, of the training vertices.
 
     Raises:
         InputError: If the sampler or an option is unknown, missing or of a wrong type.

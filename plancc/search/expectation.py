@@ -143,7 +143,8 @@ class ExactExpectation:
 class SampledExpectation:
     """An expected volume that is estimated from a sample of mini-batches.
 
-    Refinement works on the sample's nets. `value` is a mean over other, *held-out* mini-batches.
+    Refinement works on the sample's nets. `value` is the mean volume of other, *held-out*
+    mini-batches.
     """
 
     exact = False

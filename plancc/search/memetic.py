@@ -99,8 +99,9 @@ class Choice:
 def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     """Evolve a population from `founders`; return the last population, the best member first.
 
-    The best member is never worse than the best founder. Without a budget, the search ends at the
-    first restart, or after `Evolution.rounds` children per member (fewer in large graphs).
+    The best member is never worse than the best founder. Without a budget, the search ends as soon
+    as children no longer improve the population or all members are alike, and at the latest after
+    `Evolution.rounds` children per member (fewer in large graphs).
     """
     if not founders:
         return []
@@ -174,7 +175,7 @@ def _starts(job: RowJob) -> list[_Start]:
 def _grown(
     job: RowJob, founders: list[Member], starts: list[_Start], first_seconds: float
 ) -> list[Member]:
-    """Return more members from different starts, as many as the budget allows.
+    """Return more members of the population, from different starts, as many as the budget allows.
 
     If the first slow start is far better than quick starts and founders, the next starts are slow
     too. The reason: children of a good and a much worse member hardly beat the good member.
@@ -217,9 +218,10 @@ def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -
 def _grow(
     job: RowJob, tasks: list[tuple[_Start, int]], until: float, first_seconds: float
 ) -> list[Member | None]:
-    """Make a member for every pair (start, seed) in `tasks`.
+    """Make a member of the population for every pair (start, seed) in `tasks`.
 
-    A member is None if its start failed, would begin after `until`, or would take too long.
+    A member grows from the owners that the start makes. It is None if the start failed, would begin
+    after `until`, or would take too long.
     """
 
     def grow(start: _Start, seed: int) -> Member | None:

@@ -166,9 +166,10 @@ class RowJob(RefiningJob):
         return replace(self.graph, objective=how.objective)
 
     def first(self, effort: str, more: int = 0) -> Owner | None:
-        """Make the first partition of an effort by the best way that does not fail; set `kind`.
+        """Make the first partition of an effort by the best way that does not fail.
 
-        Return None if there is nothing to search (one part, or no nets). For `more`, see `begin`.
+        Its boundary rows and the degrees determine `kind`, the kind of the graph. Return None if
+        there is nothing to search (one part, or no nets). For `more`, see `begin`.
         """
         owner = None
         self.kind, self.starter = ("", AUTO)  # the choice must not depend on a lower effort
@@ -308,8 +309,8 @@ class RowJob(RefiningJob):
 
         Parameters:
             adapter: The partitioner; None: the best installed one. All later calls with None for
-                the problem `base` use the same one.
-            seeds: Seeds of the runs. The first result is returned; `ready` keeps the others.
+                the problem ``self.base`` use the same one.
+            seeds: Seeds of the runs. The first result is returned; ``self.ready`` keeps the others.
             share: Share of the remaining time that the partitioner may use; None: all.
             needed: Whether a failure causes a warning.
             limits: Limits of the parts in this problem; None: the search's limits.

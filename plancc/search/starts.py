@@ -147,9 +147,10 @@ def beginnings(
 
 
 def highest(hypergraphs: bool, graphs: bool = True) -> list[Beginning]:
-    """Return starts of every installed partitioner with its best preset, the fastest first.
+    """Return a `Beginning` for every installed partitioner, with its best preset; fastest first.
 
-    A partitioner that may get both hypergraph and graph gets the hypergraph.
+    `hypergraphs` and `graphs` say what partitioners may get. If a partitioner takes both, it gets
+    the hypergraph. A partitioner of graphs has a `Beginning` for each of its objectives.
     """
     found = []
     for adapter in PARTITIONERS.loaded().values():

@@ -224,7 +224,7 @@ class Checkpoints:
     def begin(self, learner: Learner) -> tuple[int, Validation]:
         """Return the result of `load` if the run resumes, else (0, an empty `Validation`).
 
-        After an error the folder is released.
+        If `load` fails, this object is closed, which releases the folder.
         """
         try:
             return self.load(learner) if self._options.resume else (0, Validation())

@@ -128,7 +128,7 @@ class Learner:
         )
 
     def update(self, rate: float) -> None:
-        """Change the weights by the gradients that `gradients` computed.
+        """Change the weights by the gradients that the method `gradients` has computed.
 
         `rate` is the learning rate.
         """

@@ -45,7 +45,8 @@ class Predicted(NamedTuple):
     Attributes:
         counts: How many vertices are predicted to have each class; empty for real numbers or links.
         num_vertices: Number of rows in the file: vertices, or pairs of vertices.
-        words, words_of_all: Words sent for listed vertices, and for all vertices; 0 without a list.
+        words, words_of_all: If the user listed vertices (`ids`): words sent for these vertices, and
+            words that all vertices would need. Otherwise 0.
     """
 
     header: Header

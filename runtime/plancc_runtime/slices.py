@@ -129,8 +129,8 @@ def run_header(header: Header) -> Header:
 def read_ids(plan: str | PathLike[str] | Slice, content: str, transport: Transport) -> Ids | None:
     """Return this rank's share of the source's ids, in plan order; not collective.
 
-    None: the vertices' numbers are the ids. Raise PlanError if the file's content hash is not
-    `content`, since another plan then replaced it.
+    The result is None if the ids are the vertices' numbers. Raise PlanError if the file's content
+    hash is not `content`, since another plan has then replaced the file.
     """
     if isinstance(plan, tuple):
         return None

@@ -199,7 +199,7 @@ class Replay:
         return (lambda: mine.open == 0) if mine.open else None
 
     def _done(self, mine: _Round, cause: Moment, receive: int | None = None) -> None:
-        """Record that a piece of round `mine` has finished; the rank continues if it waited for it.
+        """Record that a piece of round `mine` has finished; its rank may then stop waiting.
 
         `cause` led to the end of the piece. `receive` is the number of the receive that the piece
         belongs to; None for a sent piece.
@@ -327,7 +327,8 @@ class _Node:
 class _Rank:
     """The steps of a rank, and how far the rank has come.
 
-    `pace` is the speed of the rank's two ports; ``goes_on()`` says whether a wait is over.
+    `pace` is the speed of the rank's two ports, which send and receive. ``goes_on()`` says whether
+    a wait is over.
     """
 
     number: int
@@ -357,7 +358,10 @@ class _Round:
 
 
 class _ReplayEnd(NamedTuple):
-    """One end of a message; `what` is the number of bytes (sender) or of the buffer (receiver)."""
+    """One end of a message.
+
+    `what` is the size of the message in bytes (sender's end), or the buffer's number (receiver's).
+    """
 
     round: _Round
     time: float
@@ -367,7 +371,10 @@ class _ReplayEnd(NamedTuple):
 
 @dataclass(eq=False)
 class _Item:
-    """A message, or a rank's share of a collective; `left` ports have not finished it yet."""
+    """A message, or a rank's share of a collective, which keeps several ports busy.
+
+    `left` is the number of ports that have not finished it yet.
+    """
 
     seconds: float
     left: int

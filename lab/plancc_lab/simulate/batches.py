@@ -210,7 +210,7 @@ def _expected_words(
 
 
 def _mean_steps(batches: Sequence[Prediction]) -> list[StepTime]:
-    """Return the mean time of every step; `rank` is the rank that is most often the slowest."""
+    """Return the mean time of every step; its `rank` is the rank that is most often the slowest."""
     found: dict[Place, list[StepTime]] = defaultdict(list)
     for each in batches:
         for step in each.steps:

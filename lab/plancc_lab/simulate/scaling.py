@@ -66,7 +66,7 @@ class Sweep:
         vertices, nonzeros: Sizes of the normalised matrix.
         sequential: Predicted seconds of an epoch on one rank, to which speed-ups are relative.
         cells: Cells, sorted by label, then by number of ranks.
-        notes: Notes that are true of all cells, such as assumed boundary fractions.
+        notes: Notes that are true of all cells, such as that numbers of halo rows are assumed.
     """
 
     name: str

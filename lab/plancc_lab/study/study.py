@@ -1,4 +1,4 @@
-"""A study: plans of several graphs, contenders and numbers of parts, and their figures.
+"""A study: plans of several graphs, contenders (models with options) and numbers of parts.
 
     graphs x contenders x numbers of parts -> compile -> rows -> ratios to a baseline
 
@@ -116,7 +116,9 @@ def _check_of(values: Mapping[str, Any], key: Key) -> str:
 
 @dataclass(frozen=True)
 class Study:
-    """The rows of a study.
+    """The rows of a study; a row has the figures of one graph, contender, number of parts and seed.
+
+    A contender is a model with options.
 
     Attributes:
         labels, parts, seeds: Labels of the contenders, numbers of parts, and seeds.
@@ -311,7 +313,7 @@ class _GraphFile:
 
 @dataclass
 class _Cases:
-    """The settings with which the plans of all rows of a study are compiled.
+    """The settings with which a study compiles the plan of every row.
 
     `num_kept` is the number of rows that were taken from an earlier run of the study.
     """

@@ -204,7 +204,7 @@ def send(e: int, m: int, rows: int, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def send_all(e: int, rows: int, state: Any) -> None:
-    """Add `rows` rows to the traffic between the owner of net e's vertex and each part of e."""
+    """Add `rows` rows between the owner of net e's vertex and each other part with pins of e."""
     q = state.owner[e % len(state.owner)]
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         if state.count[s] > 0 and state.part[s] != q:

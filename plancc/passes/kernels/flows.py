@@ -80,7 +80,7 @@ class Region(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
-    """List the nets that touch both parts of each of several disjoint pairs.
+    """List the nets that touch both parts of a pair, for several disjoint pairs of parts.
 
     Parameters:
         partner (int64[num_parts]): For every part, the other part of its pair, or the part itself.
@@ -682,7 +682,10 @@ def _has_room(side: int, x: int, most: Any, net: Any, flow: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _fullness(one: Any, whole: Any, side: int, most: Any) -> float:
-    """Return the largest ratio of a side's weight to its limit, over sides and constraints."""
+    """Return the largest ratio of weight to limit, over both sides of a cut and all constraints.
+
+    `side` weighs `one`, and both sides together weigh `whole`.
+    """
     full = 0.0
     for c in range(most.shape[1]):
         if whole[c] > 0:

@@ -143,7 +143,9 @@ def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
     Returns:
         ptr (int64[num + 1]): Offsets of the links of every cluster.
         ends (int32[num_links]): Cluster where every link ends.
-        cost (int64[num_links]): Total costs of the links. Both are empty for over `most` links.
+        cost (int64[num_links]): Total cost of every link.
+
+    If there are more than `most` links, `ends` and `cost` are empty.
     """
     start, members = members_of(num, label)
     ptr = count_between(start, members, links, label)

@@ -120,8 +120,10 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
     Returns:
         num: Number of parts listed in `seen`; 0 if v has no cut net; -1 if parts are not listed.
         base: See `rate`.
-        everywhere: Whether every cut net of v touches every part. If num is -1, `rate` would list
-            all parts in this case, and otherwise the parts with a score above 0.
+        everywhere: Whether every cut net of v touches every part.
+
+    If num is -1, the parts that `rate` lists are all parts if `everywhere` is true, else the parts
+    with a score above 0.
     """
     here = state.owner[v]
     num_parts = len(score)
@@ -210,7 +212,7 @@ def value_in(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -
 
 @njit(cache=True, nogil=True)
 def saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
-    """Return how much the penalty falls when v leaves its part, and what `must_stay` returns."""
+    """Return how much the penalty falls when v leaves its part, and whether v must stay."""
     here, saved = state.owner[v], 0.0
     for c in range(bounds.target.shape[1]):
         w, full = nets.weight[v, c], state.sums[here, c]
@@ -373,7 +375,10 @@ def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score
 
 @njit(cache=True, nogil=True)
 def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Move each vertex to its part in `best`; choose again if that no longer helps. See `sweep`."""
+    """Move each vertex to its part in `best`; choose a part again if this move no longer helps.
+
+    See `sweep`.
+    """
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest = _highest(state, bounds)
     moved, gained, evaluations = 0, np.int64(0), 0

@@ -102,7 +102,7 @@ class Scheduler(ABC):
         """Raise InputError if this width is too small for the grid. By default, do nothing."""
 
     def gathered(self, width: int) -> Sequence[Work]:
-        """Return the work that collects whole rows, of `width` columns, for a product with weights.
+        """Return the work that collects whole rows of x, of `width` columns, for a product x W.
 
         The result is empty if every rank holds all columns of its rows.
         """

@@ -62,7 +62,8 @@ class Tables:
         self_loops: Whether the identity was added to the matrix.
         notes: Sentences that say what the tables assume.
         topology: Nodes of a node-aware exchange; else None.
-        live: For layout "row": tables of every layer without dead rows; None if not counted.
+        live: For layout "row": tables of every layer without dead rows, on which no output in the
+            loss depends; None if not counted.
         links: Tables for link prediction; None for other tasks.
     """
 

@@ -66,7 +66,7 @@ class Attended:
             `attention` divides by Z), and room for <g, out>, which the adjoint writes.
         x (Tensor[n, h d]): For every column, the row that is summed.
         parts (Tensor[m, 2 h d]): `positive`, and the result before the bias is added.
-        totals (Tensor[m, 2, h]): P and Z.
+        totals (Tensor[m, 2, h]): P and Z, the sums of a[e] in the positive and in both branches.
         slope: Slope of the LeakyReLU below 0, in [0, 1].
         scale (Tensor[nnz, h] or None): Dropout factors of the attention, in CSR order.
         mean: Whether heads are averaged instead of concatenated.

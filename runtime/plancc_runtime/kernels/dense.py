@@ -42,7 +42,8 @@ def linear(
 def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return x for one operation, and x or its distinct rows `rows` for another operation.
 
-    The backward pass adds one gradient to the other in place, so no other code may keep either.
+    The backward pass adds the gradient of one result to that of the other in place, so no other
+    code may keep these gradients.
     """
     if x.requires_grad:
         return _Fork.apply(x, rows)

@@ -167,9 +167,9 @@ class BatchMask:
     """Selects a rank's share of mini-batches from its slice: rows, nonzeros and messages.
 
     The constructor is collective, and part k must be on rank k. An instance takes 4 bytes per
-    nonzero of the rank, 8 per boundary pin, and 24 per known vertex; listed batches
-    (`plancc.sampling.Batch.listed`) take 4 more per nonzero and pin, unless rows are sorted by
-    vertex.
+    nonzero of the rank, 8 per boundary pin (see the module), and 24 per vertex of an own row, a
+    halo row or a pin. For batches that list their nonzeros (`plancc.sampling.Batch.listed`), an
+    instance takes 4 more bytes per nonzero and pin, unless rows are sorted by vertex.
     """
 
     def __init__(self, part: Block, transport: Transport) -> None:
@@ -375,9 +375,10 @@ def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
-    """Return the columns of some nonzeros, int32[m]; then only the own, then only the halo columns.
+    """Return the columns of the given nonzeros: all columns, the own columns, the halo columns.
 
-    The last two are int64. Own columns are below `num_rows`; halo columns are numbered from 0.
+    The first array is int32[m], the others are int64. Own columns are below `num_rows`; in the last
+    array, halo columns are numbered from 0.
     """
     columns = np.empty(len(nonzeros), dtype=np.int32)
     for k in range(len(nonzeros)):  # a separate loop: its cache misses overlap

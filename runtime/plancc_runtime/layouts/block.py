@@ -214,9 +214,10 @@ class Block(WithColumns):
         )
 
     def whole_degree(self, nonzeros: str) -> Int64Array:
-        """Return the number of nonzeros of every row on all ranks: int64[num_local_rows].
+        """Return how many nonzeros each local row has on all ranks together: int64[num_local_rows].
 
-        `nonzeros` is a name in `NONZEROS`. `layouts.whole_counts` must have counted these before.
+        `nonzeros`, a name in `NONZEROS`, says which nonzeros count. `layouts.whole_counts` must
+        have counted them before.
         """
         closed = nonzeros == "closed" or (nonzeros == "plan" and self.self_loops)
         counts = self.closed_edges if closed else self.edges

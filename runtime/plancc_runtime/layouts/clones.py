@@ -238,8 +238,9 @@ class CloneGraph(LocalGraph):
         self._product: Tensor | None = None
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """Return z = P x + s x (see the module) or, if `back`, P^T x + s x, without autograd.
+        """Return z = P x + s x or, if `back`, P^T x + s x, without autograd.
 
+        P are the nonzeros of this rank, s is the factor of each clone's own row (see the module).
         If the constructor got `sums`, the forward product is collective: it sends partial sums, and
         uses those that it received in earlier epochs.
         """
@@ -438,9 +439,10 @@ class DelayedSums:
             turn.rising = True
 
     def complete(self, z: Tensor) -> None:
-        """Add received sums to roots in z, put received totals in leaves, and send totals.
+        """Add received sums to the roots' rows of z, and put received totals in the leaves' rows.
 
-        z is P h + s h, changed in place. Collective; called after `exchange`.
+        The roots' rows of the bin that exchanges rows in this epoch are sent to the leaves. At the
+        call, z is P h + s h (see the module). Collective; called after `exchange`.
         """
         delay = self._delay
         for each, turn in zip(delay.bins, self._turns, strict=True):

@@ -73,7 +73,7 @@ class Draws(ABC, Generic[S]):
 
     Parameters:
         part: The slice of a row plan. Part k must be on rank k.
-        population: Vertices to draw from; without pattern of nonzeros if owners draw.
+        population: Vertices to draw from. It lacks the pattern of nonzeros if owners draw.
         clock: Clock that counts the time of the draws under the name "draw".
         seeds: Draws the seed vertices if owners draw; None if the sampler draws them.
 

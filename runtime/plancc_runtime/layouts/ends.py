@@ -107,9 +107,10 @@ class Directory:
     def ends(
         self, source: Int64Array, target: Int64Array, num_rows: int, resources: Resources
     ) -> Ends:
-        """Return pairs of vertices, with the exchange that receives their targets. Collective.
+        """Return pairs of vertices, and the exchange by which this rank gets the targets' rows.
 
-        `source` has local rows, `target` vertices that any rank may own: int64[m] each.
+        `source` has local rows of this rank, and `target` vertices that any rank may own: int64[m]
+        each. Collective.
         """
         vertices, number = np.unique(target, return_inverse=True)
         column, exchange = columns_of_rows(*self.places(vertices), num_rows, self._transport)

@@ -57,7 +57,7 @@ class Slicing:
 
     @property
     def place(self) -> torch.device:
-        """Device that holds a rank's columns of all rows of the group (see `Flow.held`)."""
+        """Device that holds this rank's columns of all rows of its group of ranks (`Flow.held`)."""
         return CPU if self.crosses else self.device
 
 
@@ -138,7 +138,10 @@ class Flow:
         self._outputs.append(self._start(rows, [*pieces, buffer]))
 
     def receive_output(self, stage: int) -> slice:
-        """Wait for a batch's own rows, copy them into `out`, and return their range in `out`."""
+        """Wait for the own rows in a batch of the product; return their range in `out`.
+
+        The rows are copied into `out`.
+        """
         slicing, at = self._slicing, self._local[stage]
         arrived = self._outputs.popleft()
         with slicing.clock("wait"):

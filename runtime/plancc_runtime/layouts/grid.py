@@ -195,8 +195,8 @@ class GridGraph(ProgramGraph):
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
         """Return all columns of x, as in `LayerGraph`. Collective.
 
-        `copies` ranks get the same rows, and each computes the loss of these rows divided by
-        `copies`. So the backward pass multiplies gradients by `copies`.
+        A number of ranks, `copies`, get the same rows, and each of them divides the loss of these
+        rows by `copies`. So the backward pass multiplies gradients by `copies`.
         """
         if not self.grid.splits_columns:
             return x

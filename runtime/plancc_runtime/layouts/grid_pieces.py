@@ -71,7 +71,7 @@ class Csr:
 
 
 class OwnPieces:
-    """The pieces whose columns this rank has.
+    """The pieces of A in a process row whose columns this rank has.
 
     Parameters:
         transposed (csr_matrix[columns, rows]): The rank's block, from `layouts.matrices.halo_part`.

@@ -118,7 +118,7 @@ class RowMover(ABC, Generic[M]):
 
     @abstractmethod
     def send_rows(self, h: Tensor, buffers: M) -> None:
-        """Start a forward round, which sends own rows. Collective.
+        """Begin to move own rows to the product (a forward round). Collective.
 
         Parameters:
             h (Tensor[num_inputs, width]): Own rows.
@@ -128,7 +128,8 @@ class RowMover(ABC, Generic[M]):
     def arriving(self, pieces: Sequence[Any], buffers: M) -> Iterator[tuple[Any, Tensor]]:
         """Yield the pieces of a block in their order, each with the rows that it reads.
 
-        A piece is yielded as soon as its rows arrive. The last piece ends the forward round.
+        A piece is yielded as soon as its rows have arrived. With the last piece, the forward round
+        that `send_rows` began ends.
         """
 
     @abstractmethod
@@ -137,8 +138,8 @@ class RowMover(ABC, Generic[M]):
     ) -> Iterator[tuple[Any, Tensor]]:
         """Yield the pieces of a block in a backward round, each with memory for the piece's rows.
 
-        Collective. The caller writes the rows into this memory; when it asks for the next piece,
-        the rows are sent.
+        Collective. The caller writes the rows of the adjoint product into this memory. They are
+        sent when the caller asks for the next piece.
         """
 
     @abstractmethod

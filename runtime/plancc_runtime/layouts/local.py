@@ -186,9 +186,10 @@ class LocalGraph(ProgramGraph):
         return torch.cat([x, self._copied(x, self._copies)])
 
     def partial_rows(self, x: Tensor) -> Tensor:
-        """Send folded rows of x to their owners; return own rows, then received rows. Collective.
+        """Send the partial sums in x, of rows that other ranks own, to the owners. Collective.
 
-        `fold_pattern` says to which own row each received row belongs.
+        Return own rows, then the received partial sums. `fold_pattern` says to which own row each
+        of these belongs.
         """
         if self._partials is None:
             return x

@@ -113,7 +113,7 @@ class Call(NamedTuple):
         return self.kwargs[named[0]] if named else default
 
     def dims(self, place: int, default: Any, ndim: int) -> set[int]:
-        """Return the axes, from 0, that argument `dim`, at position `place`, names; all if None."""
+        """Return the axes, from 0, in argument `dim` (at position `place`); all if it is None."""
         found = self.get(place, "dim", default)
         if self.name == "flip" and isinstance(found, int):
             found = self.args[1:]

@@ -202,8 +202,9 @@ class _Output(NamedTuple):
 
     Attributes:
         layer: Name of the layer; "" for the network itself.
-        of: Kind of the tensor's rows; None if all ranks have the same tensor.
-        axis: Index of the axis that has these rows.
+        of: What the tensor has an entry for: rows of a vertex type, or edges of a relation; None if
+            all ranks have the same tensor.
+        axis: Index of the axis of these rows or edges.
     """
 
     layer: str
@@ -260,7 +261,8 @@ class _Passes(NamedTuple):
 
     Attributes:
         outputs: Outputs of all layers.
-        gradients: For every argument, the kind of its entries (None: no kind), and its gradient.
+        gradients: For every argument, the kind of its entries (`Entry`; None if all ranks have the
+            same entries), and its gradient.
     """
 
     outputs: list[_Output]

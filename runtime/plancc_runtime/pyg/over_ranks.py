@@ -92,7 +92,7 @@ class OverRanks(TorchFunctionMode):
         return torch.where(count > 0, found, whole)
 
     def _reduce_axes(self, call: Call, x: Spread, dims: set[int]) -> Any:
-        """Reduce the entries of all ranks over the axes `dims`; one axis is spread over ranks."""
+        """Reduce the entries of all ranks over the axes `dims`; ranks split one of these axes."""
         name, axes, whole = call.name, tuple(sorted(dims)), plain(x)
         flag = next((k for k in call.args[1:] if isinstance(k, bool)), None)
         keep = bool(call.get({"var": 3, "std": 3, "norm": 3}.get(name, 2), "keepdim", False))
@@ -153,7 +153,7 @@ class OverRanks(TorchFunctionMode):
         return edges.sources.vertices[ends[row]] + self.num_vertices * target
 
     def _bins(self, axes: tuple[int, ...]) -> Bins:
-        """Return bins for a reduction over `axes`, one of which is divided among the ranks."""
+        """Return a bin for every result of a reduction over `axes`; ranks split one of the axes."""
         transport = self.transport
 
         def most(x: Tensor) -> Tensor:

@@ -123,7 +123,7 @@ class OwnNetwork(Network):
         return given
 
     def features(self, graph: EdgeGraph | TypedGraph, x: Tensor) -> Any:
-        """Return the features of own rows as the class expects them: x, or a dict by type."""
+        """Return own rows' features as the user's class expects them: x, or a dict by type."""
         if not isinstance(graph, TypedGraph):
             return x
         widths = self.options.types["widths"]

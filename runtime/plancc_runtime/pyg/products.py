@@ -100,7 +100,7 @@ class Patterns:
         self._last, self._now = self._now, []
 
     def total(self, message: Message, targets: EdgeEnds) -> Tensor:
-        """Return the sum of the messages that arrive at every own row: Tensor[num_rows, ...]."""
+        """Return, for every own row, the sum of `message` over its edges: Tensor[num_rows, ...]."""
         rows, factors = message.read()
         at = plain(targets).flatten(1)[:, 0] if targets.ndim > 1 else plain(targets)
         ends = torch.stack([plain(message.source), at])

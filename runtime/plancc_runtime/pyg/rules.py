@@ -103,8 +103,8 @@ class TorchRules(OverRanks):
     def _call_on_messages(self, call: Call) -> Any:
         """Run a function that has a message tensor (`marks.Message`) as an argument.
 
-        The tensor's values are not needed for products with factors, for sums at targets, and for
-        properties such as sizes and dtype.
+        Products with factors, sums at targets, and properties such as sizes and dtype are found
+        without the tensor's values; other functions get the values.
         """
         if call.name in calls.SIZES:
             return self._sizes(call, call.args[0])

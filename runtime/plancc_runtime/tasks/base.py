@@ -109,7 +109,7 @@ class LearningTask:
         return LocalGraph(block, resources)
 
     def checked(self, block: Block, resources: Resources) -> Block:
-        """Check the block, and return it with the edge data that `graph` needs. Collective."""
+        """Check the block; return it with the edge data that `self.graph` needs. Collective."""
         return block
 
     def find_target(self, file: PlanFile) -> str | None:

@@ -90,7 +90,10 @@ class LinkLearner(Learner):
     exchanges = True
 
     def hold(self, part: Part, header: Header, resources: Resources) -> None:
-        """Store the links of this rank's slice, with the exchanges for their ends. Collective."""
+        """Store the links (pairs of vertices) of this rank's slice. Collective.
+
+        They are stored with the exchanges by which this rank gets rows of their targets.
+        """
         links, exchange = part.links, part.link_exchange
         assert links is not None
         assert exchange is not None

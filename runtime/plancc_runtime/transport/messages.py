@@ -95,7 +95,7 @@ def pieces(buffers: Addressed, max_words: int) -> list[list[MessagePiece]]:
 
 
 def split(data: Buffer, max_words: int) -> list[Buffer]:
-    """Return a flat buffer's pieces of at most `max_words` words; an empty buffer has none."""
+    """Return a flat buffer's pieces of at most `max_words` words; no piece for an empty buffer."""
     if len(data) <= max_words:
         return [data] if len(data) else []
     return [data[start : start + max_words] for start in range(0, len(data), max_words)]
