@@ -255,7 +255,7 @@ class _Printed:
 
 
 def _check(transport: Transport, plan: str, settings: dict[str, Any]) -> None:
-    """Compare a user's class on all ranks with one rank; rank 0 prints differences. Collective.
+    """Compare the results of a user's class on all ranks and on one. Rank 0 prints. Collective.
 
     Raises PlanccError if a difference is greater than 1e-9.
     """

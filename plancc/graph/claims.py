@@ -155,7 +155,7 @@ def warn_of_counts(
 
     A claimed number of edges may count every edge once or in both directions. `edges` counts lines
     with an edge, and lines with a self loop. If `by_number`, a claim of separate ids for rows and
-    columns warns, too.
+    columns is a reason to warn, too.
     """
     (lines, loops), said, read, short = edges, list[str](), list[str](), False
     if claims.edges is not None:

@@ -127,10 +127,10 @@ class Sweeps:
     def price_unit(
         self, nets: Nets, state: State, share: npt.NDArray[np.float64] | None = None
     ) -> npt.NDArray[np.float64]:
-        """Return the units of prices of overweight, float64[num_parts, num_constraints].
+        """Return what prices of overweight are multiples of: float64[num_parts, num_constraints].
 
-        The value is high for parts of little capacity. It is proportional to 1 / share**2, where
-        `share` of the weight is on the boundary, since only the boundary can move.
+        The result is high for parts of little capacity. It is proportional to 1 / share**2; `share`
+        is the share of the weight on the boundary, since only the boundary can move.
         """
         if share is None:
             share = self._share_of_weight(boundary(nets, state), nets)

@@ -99,7 +99,7 @@ class Sample:
 
     @cached_property
     def block(self) -> Block:
-        """The block of the kept rows and nonzeros, whose values are multiplied by the factors.
+        """The block of the kept rows and nonzeros; values are multiplied by the factors `scale`.
 
         Its attributes `edges` and `scale` are for `Block.with_coefficients`.
         """
