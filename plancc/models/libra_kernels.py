@@ -40,7 +40,7 @@ def degrees(indptr: Any, indices: Any) -> Any:
 
 
 class Ahead(NamedTuple):
-    """For every column j, its nonzeros (i, j) with a vertex i of higher rank (see the module).
+    """For every column j, its nonzeros (i, j) where i has a higher rank (see the module) than j.
 
     Attributes:
         start, end (int64[n]): The nonzeros of column j are ``pairs[start[j]:end[j]]``.

@@ -11,8 +11,8 @@ def improve(
 ) -> array[int]:
     """Lower the connectivity-1 cut of given owners by one V-cycle, on one thread.
 
-    The hMETIS file at `path` is removed. `goal` is the number of parts, and epsilon; `most` has the
-    largest weights of parts, or is None if all have equal shares; `owner` are int32[num_vertices].
+    The hMETIS file at `path` is removed. `goal`: number of parts, and epsilon. `most`: largest
+    weight of every part; None if parts have equal shares. `owner`: int32[num_vertices], as bytes.
     """
     import mtkahypar
 

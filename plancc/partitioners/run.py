@@ -183,7 +183,7 @@ def _mended(
     limits: Limits,
     seed: int,
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Give empty parts a vertex, and meet unequal limits; return owners and notes for users."""
+    """Rebalance if limits are unequal, and fill empty parts; return owners and notes for users."""
     if limits.unequal and not adapter.capacities:
         from plancc.partitioners.builtin import as_hypergraph
 

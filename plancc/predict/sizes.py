@@ -192,7 +192,7 @@ def _shares(total: int, number: int, speeds: npt.NDArray[np.float64] | None = No
 
 
 def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs:
-    """Return messages: `peers` parts (None: all) together send a part `fraction` * max(rows)."""
+    """Return messages: `peers` (None: all) parts together send a part fraction * max(rows) rows."""
     num_parts = len(rows)
     halo = min(round(fraction * int(rows.max())), int(rows.sum() - rows.max()))
     number = num_parts - 1 if peers is None else min(num_parts - 1, max(1, round(peers)))

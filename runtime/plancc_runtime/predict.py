@@ -244,7 +244,7 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
 
 
 def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[Any, int]:
-    """Return the ids in `words`, and for each id its position from 1; empty lines are skipped."""
+    """Return each id in `words` with its position, from 1; a file's empty lines are skipped."""
     found = dict[Any, int]()
     texts = (word.decode() if isinstance(word, bytes) else str(word) for word in words)
     for line, word in enumerate(texts, 1):

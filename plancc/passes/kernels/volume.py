@@ -359,7 +359,7 @@ def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> int:
-    """Write every vertex's best part (-1: it stays) into `best`; return how many gains it took."""
+    """Write every vertex's best part (-1: stay) to `best`; return the number of gains computed."""
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest, evaluations = _highest(state, bounds), 0
     for k in range(len(order)):
