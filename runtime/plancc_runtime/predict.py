@@ -287,7 +287,7 @@ def _vertices_of(
     """Return the vertices with these ids: int64[m]; raise InputError for an unknown id. Collective.
 
     `share` is this rank's share of the source's ids, None if ids are numbers from 0. `of` is the
-    range of allowed vertices. The error for an unknown id k begins with ``places[k]``.
+    range of allowed vertices. The error for an unknown ``ids[k]`` begins with ``places[k]``.
     """
     if not transport.all_equal(ids.tobytes()):
         transport.agree(InputError("the ids differ between ranks; give every rank the same ids"))
