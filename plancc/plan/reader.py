@@ -243,7 +243,7 @@ class PlanFile:
             raise self._error(f"/{name} is damaged: the digest{whose} does not match")
 
     def _cut(self, cut: str, first: int, last: int) -> Int64Array:
-        """Return the offsets `cut` (`FileDataset.cut`) of parts first..last-1, and their end."""
+        """Return the offsets `cut` (see `FileDataset.cut`) of parts first..last-1, and the end."""
         if cut == LOCAL_ROWS:
             points = self._cut(PART_PTR, first, last)
             folds = self.header.layout == "edge"

@@ -175,13 +175,13 @@ class RowsOfRank:
     contributes: bool = True
 
     def among(self, rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> RowsOfRank:
-        """Return some local rows, with vertices numbered by their position in `wanted`."""
+        """Return a `RowsOfRank` of `rows` (local), whose vertices are positions in `wanted`."""
         order = np.argsort(wanted)
         places = order[np.searchsorted(wanted, self.vertices[rows], sorter=order)]
         return RowsOfRank(places, len(wanted), self.contributes)
 
     def within(self, vertices: slice) -> tuple[npt.NDArray[np.int64], RowsOfRank]:
-        """Return the local rows of `vertices`; and `RowsOfRank`, counted from their start."""
+        """Return the local rows of `vertices`, and a `RowsOfRank` that counts these from 0."""
         there = (self.vertices >= vertices.start) & (self.vertices < vertices.stop)
         size, rows = vertices.stop - vertices.start, np.flatnonzero(there)
         return rows, RowsOfRank(self.vertices[rows] - vertices.start, size, self.contributes)
