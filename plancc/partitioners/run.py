@@ -183,7 +183,7 @@ def _mended(
     limits: Limits,
     seed: int,
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Rebalance if limits are unequal, and fill empty parts; return owners and notes for users."""
+    """Rebalance if the adapter knows no unequal limits; fill empty parts; return owners, notes."""
     if limits.unequal and not adapter.capacities:
         from plancc.partitioners.builtin import as_hypergraph
 
