@@ -270,7 +270,7 @@ class StopSignals:
     Parameters:
         names: Some of `SIGNALS`; SIGTERM is always recorded.
         end: Ends the process at another signal, more than `TWICE` seconds after the first.
-        heard: Called with the name of the first signal, in the waiting thread.
+        heard: Called with the name of the first signal, in the thread that waits for signals.
     """
 
     def __init__(

@@ -184,7 +184,7 @@ def wanted_parts(
     Parameters:
         rows (int64[k]): Rows of this rank; row r is vertex `base` + r.
         place (int32[n]): Index in `ptr` of the net of every vertex.
-        ptr, entry: Parts that have pins of the nets (`parts_of_nets`).
+        ptr, entry: Result of `parts_of_nets`: the parts that have pins of each net.
         weight, load (int64[n, c], int64[num_parts, c]): Weights of vertices, and of parts.
     """
     num_parts = len(load)

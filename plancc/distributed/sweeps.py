@@ -71,7 +71,7 @@ class _Work:
         self.nets, self.volume = self._measured()
 
     def price_unit(self) -> npt.NDArray[np.float64]:
-        """Return the unit of the prices of overweight, float64[num_parts, num_constraints].
+        """Return the base price of overweight, float64[num_parts, num_constraints].
 
         It is computed as in `plancc.passes.multilevel.Sweeps.price_unit`.
 

@@ -95,9 +95,10 @@ def first_line(
 ) -> tuple[str, Said | None]:
     """Return a remark on the first line of an edge list, and its sizes if it holds no edge.
 
-    A line of sizes holds the number of vertices, once or twice, and then of edges. The first must
-    be large enough for the ids below, or equal the number of distinct ids. The second must equal
-    the number of lines below, or half of it if every edge is listed in both directions.
+    A line of sizes holds the number of vertices, once or twice, and then the number of edges. The
+    number of vertices must be large enough for the ids below, or equal the number of distinct ids.
+    The number of edges must equal the number of lines below, or half of it if every edge is listed
+    in both directions.
 
     A line like this is read as an edge if the first column never rises (a path listed from its
     end), or if fewer lines follow than it says. ``0,1`` and ``0,1,2`` may be column numbers of
@@ -158,7 +159,7 @@ def warn_of_counts(
 
     A claimed number of edges may count every edge once or in both directions. `edges` counts lines
     with an edge, and lines with a self loop. If `by_number`, a claim of separate ids for rows and
-    columns warns, too.
+    columns is a reason to warn, too.
     """
     (lines, loops), said, read, short = edges, list[str](), list[str](), False
     if claims.edges is not None:

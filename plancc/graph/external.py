@@ -40,7 +40,7 @@ class Entrywise(Protocol):
     Attributes:
         most: Upper bound on the number of entries.
         directed: Whether the graph is directed; None if the source does not say.
-        source: Source of the graph, without its hash.
+        source: Name and format of the file or object that holds the graph, without a hash.
     """
 
     num_vertices: int

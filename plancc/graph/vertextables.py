@@ -184,7 +184,8 @@ def arrays_of_columns(
 ) -> tuple[Columns, str]:
     """Return arrays of vertex data by column, and the name of the column of row ids.
 
-    An array is None if its column was not read or has no meaning. The name is "" without row ids.
+    An array is None if its column was not read or is no vertex data. Without row ids, the name is
+    "".
     """
     known = _names_of(keys)
     groups = _numbered(columns, known)

@@ -41,7 +41,7 @@ def degrees(indptr: Any, indices: Any) -> Any:
 
 
 class Ahead(NamedTuple):
-    """For every column j, its nonzeros (i, j) in which vertex i has a higher rank than vertex j.
+    """For every column j, its nonzeros (i, j) where i has a higher rank (see the module) than j.
 
     Attributes:
         start, end (int64[n]): The nonzeros of column j are ``pairs[start[j]:end[j]]``.

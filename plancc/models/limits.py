@@ -152,7 +152,7 @@ class Limits:
 
     @cached_property
     def allowed(self) -> npt.NDArray[np.float64]:
-        """Even share of each part, times 1 + epsilon, rounded down: float64[num_parts, c]."""
+        """`even` of every part, times 1 + epsilon, rounded down: float64[num_parts, c]."""
         return np.asarray(np.floor((1 + self.epsilon) * self.even + 1e-9))
 
     @cached_property

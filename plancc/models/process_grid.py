@@ -105,7 +105,7 @@ class ProcessGridModel(Model):
 
     @property
     def block_options(self) -> dict[str, Any]:
-        """Options with which the row model named by `blocks` is made: `part`, if it is given."""
+        """Options for the row model that `blocks` names: only the option `part`, if given."""
         return {} if self.part is None else {"part": self.part}
 
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:

@@ -170,9 +170,10 @@ def _on_nodes(
 def _between(
     matrix: Graph, options: SearchOptions, limits: Limits, first: npt.NDArray[np.int64]
 ) -> _Share:
-    """Return the search that divides rows among nodes; it may use `OF_NODES` of the imbalance.
+    """Return the search that divides rows among nodes.
 
-    `first` has the first rank of every node, and at its end the number of ranks.
+    It may use the share `OF_NODES` of the allowed imbalance. `first` has the first rank of every
+    node, and at its end the number of ranks.
     """
     capacities = limits.capacities or (1.0,) * int(first[-1])
     sums = np.add.reduceat(np.array(capacities), first[:-1])

@@ -27,8 +27,8 @@ class Start:
     """A way to begin a search: one run of a partitioner, whose owners the search then refines.
 
     Attributes:
-        rank: Priority for each kind of graph (`plancc.search.starts.KINDS`), highest first. The
-            start is not used for kinds that are missing here.
+        rank: Priority for each kind of graph (`plancc.search.starts.KINDS`): starts with higher
+            numbers come first. The start is not used for kinds that are missing here.
         objective: "cut" or "volume" to partition the graph; "" to partition the column-net
             hypergraph.
         efforts: Efforts that use the start. "best" also uses starts of other efforts, except starts

@@ -129,10 +129,11 @@ class Sweeps:
     def price_unit(
         self, nets: Nets, state: State, share: npt.NDArray[np.float64] | None = None
     ) -> npt.NDArray[np.float64]:
-        """Return the units of prices of overweight, float64[num_parts, num_constraints].
+        """Return the base price of overweight, float64[num_parts, num_constraints].
 
-        The value is high for parts of little capacity. It is proportional to 1 / share**2, where
-        `share` of the weight is on the boundary, since only the boundary can move.
+        Each sweep multiplies it by a factor. It is high for parts of little capacity, and
+        proportional to 1 / share**2: `share` of the weight is on the boundary, and only the
+        boundary can move.
         """
         if share is None:
             share = self._share_of_weight(boundary(nets, state), nets)
@@ -433,7 +434,7 @@ def _cluster_values(
 def price_unit(
     value: float, share: npt.NDArray[np.float64], limits: Limits
 ) -> npt.NDArray[np.float64]:
-    """Return the units of the prices of overweight: float64[num_parts, num_constraints]."""
+    """Return the base price of overweight (`Sweeps.price_unit`)."""
     total = np.maximum(limits.total, 1)
     overweight = Annealing.overweight * np.maximum(total / limits.num_parts, 1)
     return np.asarray(value / total / overweight / share**2 / limits.relative[:, None])

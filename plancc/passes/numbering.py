@@ -55,7 +55,8 @@ class MapToMachine:
 def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
     """Return the rank of every part, int32[p], after the swaps in `pairs` that shorten exchanges.
 
-    Only parts with equal `kind`, int64[p], are swapped: these are equally fast.
+    `rows` has, by exchange, the rows that parts send each other. Only parts with equal `kind`,
+    int64[p], are swapped: these are equally fast.
     """
     rank = np.arange(rows.shape[1]).astype(np.int32)
     node = links.node.copy()  # node of every part

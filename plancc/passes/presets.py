@@ -178,7 +178,7 @@ LEAST_MIGRATION = 0.001
 
 @dataclass(frozen=True)
 class Fees:
-    """Tuned parameters of the price of traffic, and of the fees for the first rows of a message."""
+    """Tuned parameters of two penalties: price of traffic, and fees for a message's first rows."""
 
     # A message with this share of the average rows pays 1 - 1/e of the highest total fee.
     small: float = 0.1

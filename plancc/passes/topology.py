@@ -88,7 +88,7 @@ class MapToTopology:
 
 
 def _between(pairs: sp.csr_array, node: npt.NDArray[np.int32]) -> int:
-    """Return the number of rows sent between nodes if part m is on node ``node[m]``."""
+    """Count rows between nodes: part m, on ``node[m]``, sends part n ``pairs[m, n]`` rows."""
     sender = np.repeat(node, np.diff(pairs.indptr))
     return int(pairs.data[sender != node[pairs.indices]].sum())
 

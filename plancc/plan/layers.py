@@ -239,7 +239,7 @@ def placed(steps: Steps) -> Steps:
 
 
 def moved_columns(steps: Steps) -> int:
-    """Return the columns of sent rows, summed over the steps that are not `at_hand`."""
+    """Return the columns of sent rows, summed over the steps that every epoch repeats."""
     moving = (
         step
         for step in steps

@@ -251,7 +251,7 @@ class PartRange(WithColumns):
     def with_distinct_columns(self) -> PartRange:
         """Return these parts with parallel nonzeros (same row and column) merged.
 
-        Only `row_ptr` and `column` are valid.
+        In the result, only `row_ptr` and `column` are valid.
         """
         if self.relation is None:
             return self

@@ -51,7 +51,7 @@ class RankParts:
     def speaker(self) -> Int64Array:
         """For each part, the lowest rank that has the part: int64[num_parts].
 
-        Only this rank's `Claims` include the part (`part_invariants.claims_of`).
+        Only the `Claims` of that rank include the part (`part_invariants.claims_of`).
         """
         return np.searchsorted(self._ends, np.arange(self.header.num_parts), side="right")
 

@@ -243,10 +243,7 @@ class PlanFile:
             raise self._error(f"/{name} is damaged: the digest{whose} does not match")
 
     def _cut(self, cut: str, first: int, last: int) -> Int64Array:
-        """Return where parts first..last-1 begin in the datasets with this `FileDataset.cut`.
-
-        The end of the last part follows.
-        """
+        """Return the offsets `cut` (see `FileDataset.cut`) of parts first..last-1, and the end."""
         if cut == LOCAL_ROWS:
             points = self._cut(PART_PTR, first, last)
             folds = self.header.layout == "edge"

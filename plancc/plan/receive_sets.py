@@ -67,7 +67,7 @@ class NonzerosByPart(NamedTuple):
 def group_by_part(
     matrix: Graph, nonzero_owner: Int32Array, num_parts: int, rows: Int32Array, position: Int32Array
 ) -> NonzerosByPart:
-    """Group nonzeros by `nonzero_owner`. `rows` are all vertices; v is ``rows[position[v]]``."""
+    """Group nonzeros by `nonzero_owner`. `rows` is an order of vertices, `position` its inverse."""
     return NonzerosByPart(
         *_group_by_part(matrix.indptr, matrix.indices, nonzero_owner, num_parts, rows, position)
     )

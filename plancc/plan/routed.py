@@ -1,7 +1,7 @@
 """`PartRoute`, a rank's share of the hops of an exchange, and `Routed`, an exchange with hops.
 
-Each rank has a buffer of rows, its *stage*: own rows that it sends after the first hop, then the
-rows that arrive in each hop:
+The hops are named collect, cross and spread. Each rank has a buffer of rows, its *stage*: own rows
+that it sends after the first hop, then the rows that arrive in each hop:
 
 stage of a rank    | own rows that cross | collected | crossed | spread |
                            '-------cross sends-------'    |

@@ -57,7 +57,7 @@ class Forecast:
 
     @property
     def comparison(self) -> str:
-        """A sentence with predicted seconds of plan and random partition, machine and widths."""
+        """A sentence: the seconds of plan and random partition, the machine, and the widths."""
         assert self.seconds is not None
         machine, dims = self.predictor.machine, ",".join(map(str, self.predictor.dims))
         own, random = (four_digits(1e3 * each) for each in (self.seconds, self.random_seconds))

@@ -175,7 +175,7 @@ def _training(
 
 
 def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
-    """Return what `_training` returns, if the backward pass computes activations again.
+    """Return the words that autograd holds (see `_training`) if activations are recomputed.
 
     Only the products A (H W) or A H are kept, and at most two more matrices are held: exchanged
     rows and their product, gradients of both, or gradients of two layers' products. The first

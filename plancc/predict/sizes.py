@@ -40,9 +40,9 @@ class Boundary:
     def parse(cls, text: str) -> Boundary:
         """Return the `Boundary` that a string such as "16:0.5,256:1.2" or "16:0.5:12" describes.
 
-        Commas separate points. A point is a tuple of `points`, joined by colons, or a plan file to
-        measure. Raises InputError for another form, a negative or infinite number, or two points
-        with the same number of parts.
+        Commas separate points. A point is a plan file to measure, or an item of `points`: 2 or 3
+        numbers with colons. Raises InputError for another form, a negative or infinite number, or
+        two points with the same number of parts.
         """
         points: list[tuple[int, float, float | None]] = []
         plans = []
@@ -195,7 +195,7 @@ def _shares(total: int, number: int, speeds: npt.NDArray[np.float64] | None = No
 
 
 def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs:
-    """Return messages: a part gets `fraction` * max(rows) rows from `peers` parts (None: all)."""
+    """Return messages: `peers` (None: all) parts together send a part fraction * max(rows) rows."""
     num_parts = len(rows)
     halo = min(round(fraction * int(rows.max())), int(rows.sum() - rows.max()))
     number = num_parts - 1 if peers is None else min(num_parts - 1, max(1, round(peers)))

@@ -86,7 +86,7 @@ class DataWidths:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """`DEFAULT_DIMS`; known numbers of features and classes replace first and last width."""
+        """`DEFAULT_DIMS`, but with the numbers of features and classes, if known, at the ends."""
         first, *hidden, last = DEFAULT_DIMS
         return (self.features or first, *hidden, self.classes or last)
 

@@ -155,7 +155,7 @@ class EpochTimes:
 
     @classmethod
     def of(cls, basis: Basis, tables: Tables, random: float | None = None) -> EpochTimes:
-        """Return the predicted epoch times of a plan; `random` has a random partition's seconds.
+        """Return the predicted epoch times of a plan; `random`: seconds with a random partition.
 
         If the machine or the widths do not fit, `why` says so; if the user gave one of them,
         InputError is raised.

@@ -124,8 +124,8 @@ class Sampler(ABC):
     def batches_per_epoch(self, population: Population) -> int:
         """Return the number of mini-batches in an epoch.
 
-        With this number, an epoch adds up about as many losses as the population has vertices
-        whose outputs may enter the loss.
+        It is such that an epoch's mini-batches together contain about as many targets as there are
+        vertices that may be targets (see `Batch.targets`).
         """
         return 1
 

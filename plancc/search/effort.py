@@ -331,7 +331,7 @@ def _combined(job: RowJob) -> Combined:
 
 
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
-    """Return pairs (start, seed) for effort "balanced", and how many may follow the first pair."""
+    """Return (start, seed) pairs for effort "balanced", and how many to try besides the first."""
     every, how = job.beginnings("balanced"), job.kind_numbers
     most = how.others
     if job.few:

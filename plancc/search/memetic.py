@@ -64,7 +64,7 @@ class Members:
         return True
 
     def alike(self) -> bool:
-        """Whether all partitions differ little from the best one, as `Evolution.alike` says."""
+        """Whether the mean difference of partitions to the best is small (`Evolution.alike`)."""
         best = self.best
         apart = [self.distance(best, member) for member in self.members if member is not best]
         return not apart or float(np.mean(apart)) < EVOLUTION.alike * max(best.volume, 1)

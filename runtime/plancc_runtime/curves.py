@@ -70,7 +70,7 @@ def areas(
 
 
 def _counted(groups: Groups) -> Counts:
-    """Return this rank's counts of vertices outside and in the class, under sorted keys.
+    """Return the sorted keys, and for each the number of own vertices outside and in the class.
 
     A key is the complex number c + s i, where c is the index of a column (a class of a split), and
     s a score: numpy sorts complex numbers by real part first.

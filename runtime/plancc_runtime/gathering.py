@@ -40,7 +40,7 @@ class Ids:
     original: npt.NDArray[Any]
 
     def within(self, vertices: slice) -> Ids:
-        """Return the ids of a range of vertices, which are numbered from the range's start."""
+        """Return the ids of a range of vertices; the new `vertex` counts from the range's start."""
         there = (self.vertex >= vertices.start) & (self.vertex < vertices.stop)
         return Ids(self.vertex[there] - vertices.start, self.original[there])
 
@@ -176,16 +176,13 @@ class RowsOfRank:
     contributes: bool = True
 
     def among(self, rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> RowsOfRank:
-        """Return some local rows, with vertices numbered by their position in `wanted`."""
+        """Return a `RowsOfRank` of `rows` (local), whose vertices are positions in `wanted`."""
         order = np.argsort(wanted)
         places = order[np.searchsorted(wanted, self.vertices[rows], sorter=order)]
         return RowsOfRank(places, len(wanted), self.contributes)
 
     def within(self, vertices: slice) -> tuple[npt.NDArray[np.int64], RowsOfRank]:
-        """Return the local rows of `vertices`, and a `RowsOfRank` of them alone.
-
-        In the latter, vertices are counted from the first of `vertices`.
-        """
+        """Return the local rows of `vertices`, and a `RowsOfRank` that counts these from 0."""
         there = (self.vertices >= vertices.start) & (self.vertices < vertices.stop)
         size, rows = vertices.stop - vertices.start, np.flatnonzero(there)
         return rows, RowsOfRank(self.vertices[rows] - vertices.start, size, self.contributes)

@@ -144,7 +144,7 @@ class Learner:
         return self.scores(self.outputs(view, data), view, data, where)
 
     def outputs(self, view: View, data: LocalData, kept: dict[int, Tensor] | None = None) -> Tensor:
-        """Run the network without dropout. Return this rank's outputs of the view. Collective.
+        """Return the network's outputs for this rank's rows in the view; no dropout. Collective.
 
         `kept`: see `Network.forward`.
         """

@@ -245,7 +245,7 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
 
 
 def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[Any, int]:
-    """Return the ids in `words`, and for each id its position from 1; empty lines are skipped."""
+    """Return each id in `words` with its position, from 1; a file's empty lines are skipped."""
     found = dict[Any, int]()
     texts = (word.decode() if isinstance(word, bytes) else str(word) for word in words)
     for line, word in enumerate(texts, 1):
@@ -288,7 +288,7 @@ def _vertices_of(
     """Return the vertices with these ids: int64[m]; raise InputError for an unknown id. Collective.
 
     `share` is this rank's share of the source's ids, None if ids are numbers from 0. `of` is the
-    range of allowed vertices. The error for an unknown id k begins with ``places[k]``.
+    range of allowed vertices. The error for an unknown ``ids[k]`` begins with ``places[k]``.
     """
     if not transport.all_equal(ids.tobytes()):
         transport.agree(InputError("the ids differ between ranks; give every rank the same ids"))

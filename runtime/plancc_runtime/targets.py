@@ -105,7 +105,7 @@ class Target(ABC):
     @staticmethod
     @abstractmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the best `compared` score of a network with the same answer for every vertex."""
+        """Return the best `compared` score that one answer for all vertices can reach."""
 
 
 class ClassTarget(Target):
@@ -292,7 +292,7 @@ class Numbers(Target):
         return found
 
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return mean scores of targets; R2 of a constant target is 1 for exact outputs, else 0."""
+        """Return mean scores over targets; R2 of a constant target: 1 for exact outputs, else 0."""
         squared, magnitudes, sums, squares = counts[1:].reshape(4, -1)
         around = squares - sums**2 / size
         around[around <= size * np.finfo(np.float64).eps * squares] = 0

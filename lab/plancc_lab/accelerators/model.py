@@ -71,8 +71,9 @@ def gcn_aggregations(
 ) -> Aggregations:
     """Return the aggregations of one epoch of a GCN, forward and backward.
 
-    Forward, the mask is dropout's; backward, it is ReLU's (Wan et al. 2025, section 3.2.1).
-    The first layer has no backward pass, and the last of the widths `dims` is not aggregated.
+    The mask (see `Aggregations`) is dropout's in the forward pass, and ReLU's in the backward pass
+    (Wan et al. 2025, section 3.2.1). The first layer has no backward pass, and the last of the
+    widths `dims` is not aggregated.
     """
     return Aggregations(vertices, nonzeros, (*dims[:-1], *dims[1:-1]), mask_density)
 

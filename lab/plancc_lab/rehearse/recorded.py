@@ -120,7 +120,7 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def call(self, *event: Any) -> Iterator[bool]:
-        """Record the ``with`` block as one event, if recording; yield whether messages are sent."""
+        """Record the ``with`` block as one event, if recording; yield whether to send messages."""
         steps, threads = self._steps, self._threads
         if steps is None:
             yield True

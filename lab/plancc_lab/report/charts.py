@@ -205,7 +205,7 @@ def _spread(values: np.ndarray, letter: str) -> str:
 
 
 def bins(values: np.ndarray) -> list[int]:
-    """Return round numbers as edges of at most about `BINS` bins; the last is above all values."""
+    """Return round numbers that bound about `BINS` bins or fewer; the last is above all values."""
     from matplotlib.ticker import MaxNLocator
 
     locator = MaxNLocator(BINS, steps=STEPS, integer=True)

@@ -245,7 +245,7 @@ def study(
 
     Raises:
         InputError: If a graph cannot be read, if two graphs have the same name, if no model has the
-            objective, or if `results` is not a file of a study.
+            objective in `settings`, or if `results` is not a file of a study.
     """
     labels = [each.label for each in contenders]
     if baseline is not None:

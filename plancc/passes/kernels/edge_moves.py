@@ -52,8 +52,8 @@ class Prices(NamedTuple):
             multiplies nonzeros and loads before parts are compared.
         row, message, nonzero, own_row: Factors of the load of a side, in the formula.
         ceiling, pressure: Load of a side above which it has a cost, and the price of the excess.
-        fees (float64[m], m at least 1): Fee of row k of a message, never rising; the last applies
-            to all further rows. Fees and prices of messages need ``EdgeState.pair``.
+        fees (float64[m], m at least 1): Fee of row k of a message; never rises with k. The last
+            applies to all further rows. Fees and prices of messages need ``EdgeState.pair``.
     """
 
     target: Any

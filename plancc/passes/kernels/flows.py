@@ -178,7 +178,7 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, state: Any) -> Any:
-    """Return the `CutNetwork` of a pair, and the cost of its nets that touch both parts."""
+    """Return the `CutNetwork` of a pair of parts, and the cost of its nets that touch both."""
     n, num_constraints = nets.weight.shape
     # Phase 1, the region: breadth first from the boundary of each part, until `region` is full.
     # `place[v]` is the number of vertex v in the network, `place[n + e]` a mark of net e.

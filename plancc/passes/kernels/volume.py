@@ -361,7 +361,7 @@ def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> int:
-    """Write every vertex's best part, -1 to stay, into `best`; return the number of gains tried."""
+    """Write every vertex's best part (-1: stay) to `best`; return the number of gains computed."""
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest, evaluations = _highest(state, bounds), 0
     for k in range(len(order)):
@@ -508,9 +508,9 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
 def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
     """Return a number for each vertex, float64[num_vertices]: vertices with low numbers move first.
 
-    If the vertex's cheapest move that lowers the overload lowers it by a, the number is r / a if
-    the move costs r rows, and -r a if it saves r rows. It is inf if there is no such move, and in
-    parts within their limits.
+    Of the vertex's moves that lower the overload, take the cheapest, and call the decrease a. The
+    number is r / a if this move costs r rows, and -r a if it saves r rows. It is inf if there is no
+    such move, and in parts within their limits.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)

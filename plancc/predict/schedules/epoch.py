@@ -137,7 +137,7 @@ class Scheduler(ABC):
                     yield COLLECTIVES, work
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield the (step, work), if any, of a step whose result is the same in all epochs."""
+        """Yield (name, work), if any, for a step whose result is the same in all epochs."""
         yield from ()
 
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:

@@ -1,7 +1,7 @@
 """Masks that select a rank's share of a mini-batch from the rank's slice of the plan.
 
 Every rank draws the same mini-batches, so no index is sent in a step. Once, at the start, ranks
-send vertices of halo rows and *boundary pins*: the rows of a receiver that need a sent row.
+send the vertex numbers of halo rows, and *boundary pins*: rows of a receiver that need a sent row.
 
     row j of rank m goes to rank n if the mini-batch keeps a nonzero (i, j) of a row i of rank n
 

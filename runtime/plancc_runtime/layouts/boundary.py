@@ -99,9 +99,9 @@ class Sample:
 
     @cached_property
     def block(self) -> Block:
-        """The block of the kept rows and nonzeros, whose values are multiplied by the factors.
+        """The block of the kept rows and nonzeros; values are multiplied by the sample's `scale`.
 
-        Its attributes `edges` and `scale` are for `Block.with_coefficients`.
+        The block's attributes `edges` and `scale` are for `Block.with_coefficients`.
         """
         whole = self.whole
         number = places(self.received) + np.int32(whole.num_inputs)

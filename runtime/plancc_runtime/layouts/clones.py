@@ -64,7 +64,7 @@ from plancc_runtime.workspace import empty
 
 @dataclass(frozen=True, eq=False)
 class Clones:
-    """One rank's clones, which are its own rows and its leaves.
+    """One rank's clones: its own rows (*roots*), and copies of others' rows (*leaves*).
 
     Attributes:
         block: The matrix P, with a row and a column per clone [own rows | leaves]. Its edge counts
@@ -344,7 +344,7 @@ class Delay:
 
 
 def _bin(trees: Exchange, sent: BoolArray, received: BoolArray, resources: Resources) -> Bin:
-    """Return a bin with the chosen roots (own rows) and leaves (copies of other ranks' rows).
+    """Return the `Bin` of the chosen roots (own rows) and leaves (copies of other ranks' rows).
 
     Parameters:
         trees: The exchange between all roots and leaves; see `_trees_of`.
@@ -417,7 +417,7 @@ class DelayedSums:
 
     @property
     def cycle(self) -> int:
-        """Number of epochs after which the vertices of a bin exchange sums again."""
+        """Number of epochs after which a vertex exchanges partial sums again."""
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:

@@ -150,7 +150,7 @@ class OwnerDraws(Draws[S]):
     @staticmethod
     @abstractmethod
     def expected(sampler: S, num_vertices: int, nonzeros_per_row: float) -> tuple[float, int]:
-        """Return the expected number of nonzeros of a whole mini-batch, and the rounds of its draw.
+        """Return the expected number of nonzeros of a whole mini-batch, and of rounds to draw it.
 
         In a round, every rank exchanges messages with all its peers once.
         """

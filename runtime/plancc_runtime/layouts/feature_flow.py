@@ -30,7 +30,7 @@ class Slicing:
     """Shares of rows and columns that the ranks of a group have, and the devices that hold them.
 
     Attributes:
-        batches: Batches of the rows of the group.
+        batches: Division of the group's rows into batches.
         members: The ranks of the group, in the order of their process columns.
         crosses: Whether own rows are on a GPU, but the rank's columns of all rows in host memory.
     """

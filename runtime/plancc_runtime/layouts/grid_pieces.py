@@ -204,7 +204,7 @@ class RoundBuffers:
     """Buffers of one product for the pieces of H that are sent.
 
     Attributes:
-        ring: Two buffers for pieces of other ranks, of even and of odd index.
+        ring: Two buffers for other ranks' pieces: one for even indices of pieces, one for odd.
         rows (Tensor[rows of the part, width] or None): Own rows in a forward product, else None.
     """
 

@@ -29,7 +29,7 @@ GROUP_ROWS = 2048  # packing or adding 2048 rows takes about as long as one call
 
 
 class MessageRun(Protocol):
-    """Protocol of an object that belongs to the consecutive messages with indices `messages`."""
+    """Protocol of an object for some consecutive messages, whose indices are `messages`."""
 
     @property
     def messages(self) -> range: ...

@@ -227,7 +227,7 @@ class Network(nn.Module):
         return conv.rectifies and options.norm == "none" and options.activation == "relu"
 
     def normalised(self, z: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """Return z after the norm of layer k, which computes in the dtype of the parameters."""
+        """Return z after layer k's normalisation, computed in the dtype of the parameters."""
         if self.options.norm == "none":
             return z
         return self.norms[k](z.to(next(self.parameters()).dtype), graph).to(z.dtype)

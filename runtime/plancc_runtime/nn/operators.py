@@ -39,7 +39,7 @@ def aggregate(
 
     Parameters:
         x (Tensor[n, d]): A row for each column of the pattern.
-        weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights in CSR order; not for a maximum.
+        weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights in CSR order; None for a maximum.
         reduce: Name in `REDUCTIONS`.
     """
     check_choice("reduction", reduce, REDUCTIONS)

@@ -219,9 +219,9 @@ class RelationConv(Conv):
     def _rows(
         self, stack: StackGraph, x: Tensor, fixed: Tensor | None
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Return the rows from which the layer's outputs are computed. Collective.
+        """Return what outputs are computed from: rows by relation, and own rows. Collective.
 
-        The list has, for every relation, the first step's result in the width of the source type.
+        The list has, for every relation, the first step's result, cut to the source type's width.
         The dict has the own rows by type; it may be empty if the layer does not read x itself.
         """
         widths, relations = self.types.widths, self.types.relations

@@ -82,7 +82,7 @@ class EdgeEnds(Mark):
 
     @property
     def of(self) -> TypeRows:
-        """Rows to which the ids refer; if the tensor has both ends, the ids in its first row."""
+        """Rows to which the ids of the tensor's first (or only) end of edges refer."""
         return self.ends[0].of
 
     @property

@@ -228,8 +228,8 @@ class TorchRules(OverRanks):
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
         """Run `stack` or `cat` on tensors that hold ends of edges.
 
-        If one tensor joins sources and targets, the result holds sources, since local ids of own
-        rows are the same in both.
+        If sources and targets are joined along one axis, the result counts as sources: own rows
+        have the same local ids as sources and as targets.
         """
         if not all(isinstance(each, EdgeEnds) for each in parts):
             refuse(call, calls.ENDS)

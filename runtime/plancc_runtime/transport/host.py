@@ -44,7 +44,7 @@ def host_memory(array: Buffer) -> Iterator[np.ndarray]:
 
 
 class HostBuffers:
-    """The buffers of an exchange: pairs (peer, numpy array), with host copies of device buffers."""
+    """The buffers of an exchange: pairs (peer, numpy array). Device buffers have host copies."""
 
     def __init__(self, buffers: Addressed) -> None:
         self._copies: dict[int, tuple[Any, Any]] = {}  # number -> (on the device, on the host)

@@ -205,7 +205,7 @@ def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _unpacked(places: Any, words: Any, row_ptr: Any, word_ptr: Any) -> Any:
-    """Return the rows whose bits are set, int64[m]; the inverse of `_packed`.
+    """Return the rows, int64[m], for which `_packed` returns these `places` and `words`.
 
     `row_ptr` and `word_ptr` are offsets of the rows, and of the words, of each message.
     """
