@@ -166,7 +166,7 @@ def changed_relations(
 def _edited(
     key: Ids, values: Values, ids: tuple[Ids, Ids], added: Any, removed: Any, directed: bool
 ) -> tuple[Ids, Values]:
-    """Remove and add edges; return ascending keys (see `_places`) and values of the nonzeros."""
+    """Remove and add edges; return the nonzeros' keys (see `_places`), ascending, and values."""
     if (np.diff(key) < 0).any():  # the ids of the source are not in order
         order = np.argsort(key, kind="stable")
         key, values = key[order], None if values is None else values[order]

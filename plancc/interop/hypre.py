@@ -52,7 +52,7 @@ def _write_matrix(path: Path, part: Part, halo: Int64Array) -> None:
 
 
 def _write_comm(path: Path, part: Part, halo: Int64Array) -> None:
-    """Write send sets, receive sets and `halo`: for each array its name, length and numbers."""
+    """Write send and receive sets, and the columns `halo`: a name, length and numbers per array."""
     arrays: dict[str, Iterable[int]] = {
         "send_procs": part.expand.send.peer.tolist(),
         "send_map_starts": part.expand.send.row_ptr.tolist(),

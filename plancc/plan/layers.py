@@ -71,7 +71,7 @@ class Maximum(RowStep):
 
 @dataclass(frozen=True)
 class Attention(RowStep):
-    """For every head, a sum of gathered neighbour rows, weighted by both ends of the edges."""
+    """For every head, a sum of gathered neighbour rows; both ends of an edge give its weight."""
 
     heads: int = 1
 

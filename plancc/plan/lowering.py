@@ -103,7 +103,10 @@ def with_links(
     number: Int64Array,
     per_link: int,
 ) -> Plan:
-    """Return the plan with links `ends`, int[2, links], and the exchange of the rows they need."""
+    """Return the plan with links for link prediction, and the exchange of the rows they need.
+
+    `ends`, int[2, links], has the links' vertices. For the other arguments see `PartLinks`.
+    """
     header = replace(plan.header, links=per_link)
     if problem := header.links_problem():
         raise InputError(f"there cannot be {problem}")

@@ -110,7 +110,7 @@ def starting(sizes: ProblemSizes) -> int:
 
 
 def cycling(sizes: ProblemSizes) -> int:
-    """Return the bytes of the levels of a V-cycle, in addition to those of `nets` and `state`."""
+    """Return the bytes of the levels of a V-cycle, beyond those that `nets` and `state` return."""
     return 90 * sizes.nonzeros if sizes.uneven else 4 * sizes.nonzeros + 30 * sizes.rows
 
 

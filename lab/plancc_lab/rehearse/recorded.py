@@ -205,7 +205,7 @@ class RecordingTransport(LocalTransport):
             self._keeps = before
 
     def keep(self, filled: Sequence[Buffer], moves: bool) -> None:
-        """Record the integers in `filled`; if `moves` is false, fill it with recorded integers."""
+        """If `moves` (messages are sent), record the integers in `filled`; else restore them."""
         if not self._keeps:
             return
         whole = [buffer for buffer in filled if str(buffer.dtype).endswith(("int32", "int64"))]
@@ -247,7 +247,7 @@ class RecordingTransport(LocalTransport):
 
 
 class _RecordedChannel(LocalChannel):
-    """A channel that records its rounds; messages arrive in the order of the list `receives`."""
+    """A channel that records its rounds; messages arrive in the order of the channel's receives."""
 
     _transport: RecordingTransport
 

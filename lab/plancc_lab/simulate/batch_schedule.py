@@ -59,7 +59,8 @@ class Bits:
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
         """Return how many words tell owners which halo rows a block needs.
 
-        The result has two entries. The first counts summary words; the second counts words of bits.
+        The result has the counts of summary words, then those of words of bits. A summary word says
+        which words of bits are sent.
         """
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 

@@ -169,7 +169,7 @@ class Study:
         return dict(zip(PAYS, (row.spending.pays_over(random), over), strict=True))
 
     def mean_ratio(self, label: str, parts: int, name: str) -> float | None:
-        """Return the geometric mean of a contender's ratios for one number of parts.
+        """Return the geometric mean of a contender's ratios to the baseline, for this many `parts`.
 
         Return None if a ratio is unknown.
         """

@@ -795,9 +795,9 @@ def split_pair(
 ) -> Any:
     """Return the vertices that the parts of a pair should exchange, int32[k], and the work done.
 
-    `history` has two entries: the number of the group of pairs that last moved each vertex,
-    int32[num_vertices]; and a bound, -1 before the pair's first search. If no number in the pair's
-    network is above the bound, the network is as in the last search, and is not cut again.
+    Pairs are searched in numbered batches. `history` holds, for each vertex, the last batch that
+    moved it, int32[num_vertices], and the last batch that the pair's previous search has seen, or
+    -1. If no later batch moved a vertex of the pair's network, the network is not cut again.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history

@@ -101,7 +101,8 @@ class Call(NamedTuple):
     def run(self) -> Any:
         """Run the function and return its result.
 
-        The result has no mark, unless it is a marked argument that the function changed in place.
+        The result has no mark (see `pyg.marks`), unless it is a marked argument that the function
+        changed in place.
         """
         return self.func(*self.args, **self.kwargs)
 

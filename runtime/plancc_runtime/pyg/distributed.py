@@ -349,8 +349,8 @@ class Distributed(nn.Module):
     def _on_columns(self, layer: Any, rules: TorchRules) -> list[Any]:
         """Return hooks of HGTConv, which concatenates the rows of all types.
 
-        Inside the layer, tensors have no marks, and halo rows follow own rows. Only keys and values
-        of attention are sent; all other halo rows are 0.
+        Inside the layer, tensors have no marks (see `pyg.marks`), and halo rows follow own rows.
+        Only keys and values of attention are sent; all other halo rows are 0.
         """
 
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
