@@ -169,7 +169,10 @@ def _patched(
 def _changed(
     plan: Plan, graph: Any, lists: tuple[Any, Any], data: Any
 ) -> tuple[Graph, VertexData | None]:
-    """Return the changed graph, and its vertex data, which are None if `data` is None."""
+    """Return the changed graph, and its vertex data, which are None if `data` is None.
+
+    The changed graph is `graph` or, if that is None, the plan's with `lists` added and removed.
+    """
     if (graph is None) == all(each is None for each in lists):
         raise InputError("give either the changed graph (`graph`) or its changes (`add`, `remove`)")
     types = plan.header.types

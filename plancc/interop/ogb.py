@@ -58,8 +58,8 @@ def graph_files(folder: str) -> list[str]:
 def read_record(path: StrPath) -> Record:
     """Read the graph of a folder as a record: a dict with its arrays by name.
 
-    ``raw/`` has tables (.csv.gz or .csv) or ``data.npz``. A single column of ``edge-feat`` holds
-    the values of the edges.
+    ``raw/`` has tables (.csv.gz or .csv) or ``data.npz``. If ``edge-feat`` has a single column, it
+    holds the values of the edges.
     """
     folder = os.fspath(path)
     if _table(folder, TRIPLES):

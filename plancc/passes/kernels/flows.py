@@ -432,7 +432,7 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
-    """Send flow along ``path[:length]``; return how many nodes come before the first full arc."""
+    """Send flow along ``flow.path[:length]``; return how many nodes precede its first full arc."""
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
     path, path_pin, cost = flow.path, flow.path_pin, net.cost
@@ -621,7 +621,7 @@ def _list(side: int, x: int, net: Any, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _reach_again(side: int, net: Any, flow: Any) -> None:
-    """Search again from the fixed vertices on one side of the cut, after the flow has changed."""
+    """Find again what the fixed vertices on one side reach, after the flow has changed."""
     number = flow.number[side]
     flow.reached[side, :] = False
     flow.listed[side, :] = False

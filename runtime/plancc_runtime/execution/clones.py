@@ -73,8 +73,8 @@ class LateFolds(FullBatch):
     def _settled(self) -> int:
         """Index of the last epoch in which partial sums or totals of the features arrive.
 
-        With r bins of vertices, all bins have sent partial sums after epoch r - 1. All ranks have
-        the totals of their copies 2 r epochs later (`layouts.clones`).
+        If the delay is r epochs, the partial sums of every vertex have been sent after epoch r - 1.
+        All ranks have the totals of their copies 2 r epochs later (`layouts.clones`).
         """
         assert self._delay is not None
         return 3 * self._delay.epochs - 1

@@ -604,9 +604,9 @@ def _path_text(path: Path) -> str:
 
 
 def _fitting(x: Tensor, rows: TypeRows | None, edges: TypeEdges | None) -> list[str]:
-    """Return the values of `ArgumentKind.what` that fit the shape of a tensor.
+    """Return what a tensor may hold, judged by its shape: values of `ArgumentKind.what`.
 
-    "beyond" is added if an edge index has a number that is not a local row.
+    "beyond" is added if the tensor may be an edge index, but has a number that is no local row.
     """
     found = []
     if x.ndim and edges is not None:
