@@ -95,7 +95,6 @@ class Compilation:
 
     def others(self) -> float:
         """Return the seconds of a clock that stops during compilation and never runs backwards."""
-
         now = time.perf_counter()
         done, last, at_work = self._state  # read at once: a kernel may end in between
         return (last if at_work else max(now, last)) - done

@@ -37,7 +37,6 @@ class Migrate:
     Vertices first leave parts above the limit; then local searches run from all boundary vertices.
     On graphs such as meshes, minimum cuts between neighbouring parts follow.
 
-
     Attributes:
         most: Largest number of vertices that may get another owner; new vertices do not count.
     """

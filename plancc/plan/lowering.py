@@ -105,7 +105,8 @@ def with_links(
 ) -> Plan:
     """Return the plan with links for link prediction, and the exchange of the rows they need.
 
-    `ends`, int[2, links], has the links' vertices. For the other arguments see `PartLinks`.
+    `ends`, int[2, links], has the links' vertices; for `kind` and `number` see `PartLinks`. Every
+    validation or test link has `per_link` negatives, or 0 if links share negatives.
     """
     header = replace(plan.header, links=per_link)
     if problem := header.links_problem():

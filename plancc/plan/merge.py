@@ -54,7 +54,6 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
 
     def foreign_side(rows: Int64Array) -> Side:
         """Return messages (a `Side`) with these `rows` of other ranks, ascending in plan order."""
-
         return Side.of_rank(*runs(interval(rows, first_row)))
 
     links = linked = None
