@@ -166,7 +166,10 @@ def changed_relations(
 def _edited(
     key: Ids, values: Values, ids: tuple[Ids, Ids], added: Any, removed: Any, directed: bool
 ) -> tuple[Ids, Values]:
-    """Remove and add edges; return the nonzeros' keys (see `_places`), ascending, and values."""
+    """Remove and add edges; return the nonzeros' keys (see `_places`), ascending, and values.
+
+    `ids` has the ascending ids of the rows, and of the columns.
+    """
     if (np.diff(key) < 0).any():  # the ids of the source are not in order
         order = np.argsort(key, kind="stable")
         key, values = key[order], None if values is None else values[order]

@@ -497,7 +497,7 @@ def _digest(text: str, tensors: dict[str, Tensor]) -> str:
 def _matching(
     path: Path, tensors: dict[str, Tensor], prefix: str, wanted: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the tensors for the names in `wanted`; InputError if one is missing or unfit."""
+    """Return the tensors named `prefix` + a name in `wanted`, by that name; InputError if unfit."""
     for name, value in wanted.items():
         found = tensors.get(prefix + name)
         if found is None or found.shape != value.shape or found.dtype != value.dtype:

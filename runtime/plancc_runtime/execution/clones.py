@@ -62,7 +62,7 @@ class LateFolds(FullBatch):
         return super().prepare(network)
 
     def view(self, epoch: int) -> View:
-        """Return the view for training in an epoch. Collective; call for all epochs in order."""
+        """Return the graphs on which an epoch trains. Collective; call for all epochs in order."""
         if self._delay is not None:
             self._delay.epoch = epoch
             if "constant" in self._passes and epoch <= self._settled:
