@@ -94,7 +94,7 @@ class EdgeChanges:
             self.fail(k, message)
 
     def fail(self, k: int, message: str) -> NoReturn:
-        """Raise InputError about edge k: `message`, with the edge's ends and where it stands."""
+        """Raise InputError about edge k: `message`, with the edge's ends and its line in a file."""
         edge = f"{shown(self.u[k])} {shown(self.v[k])}"
         if not self.text:
             raise InputError(f"{self.where}: edge '{edge}' {message}")

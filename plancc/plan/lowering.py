@@ -105,8 +105,8 @@ def with_links(
 ) -> Plan:
     """Return the plan with links for link prediction, and the exchange of the rows they need.
 
-    `ends`, int[2, links], has the links' vertices; for `kind` and `number` see `PartLinks`. Every
-    validation or test link has `per_link` negatives, or 0 if links share negatives.
+    `ends`, int[2, links], has the links' vertices; for `kind` and `number` see `PartLinks`.
+    `per_link` is the number of negatives of a validation or test link, 0 if links share negatives.
     """
     header = replace(plan.header, links=per_link)
     if problem := header.links_problem():

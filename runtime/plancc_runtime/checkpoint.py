@@ -235,9 +235,9 @@ class Checkpoints:
     def load(self, learner: Learner) -> tuple[int, Validation]:
         """Set network and optimiser to the newest undamaged checkpoint.
 
-        Return the next epoch to train, and the best validation loss so far with its weights. All
-        ranks raise InputError if all files are damaged, or if the newest undamaged file does not
-        fit plan and options.
+        Return the next epoch to train, and the best validation loss so far with the weights that
+        reached it. All ranks raise InputError if all files are damaged, or if the newest undamaged
+        file does not fit plan and options.
         """
         path, facts, tensors, digest = self._newest()
         with self._transport.agreement():

@@ -93,7 +93,7 @@ class Attended:
 def factors(
     pattern: Pattern, source: Tensor, target: Tensor, slope: float
 ) -> tuple[Tensor, Tensor] | None:
-    """Return scores and factors of columns, and of rows: `Attended.column` and `Attended.row`.
+    """Return scores of columns and rows, with exponentials: `Attended.column`, `Attended.row`.
 
     Return None if the kernel cannot be used. The kernel needs a CPU pattern with nonzeros and
     32-bit indices, slope at most 1, and finite scores. Within a head, two source scores must
@@ -137,7 +137,7 @@ def attention(
     """Compute LeakyReLU, softmax, weighted sum, bias and mean of heads in one loop over the rows.
 
     Parameters:
-        prepared: Scores and factors of columns, and of rows: the result of `factors`.
+        prepared: Scores of columns and of rows, with exponentials: the result of `factors`.
         x (Tensor[n, h d]): For every column, the row that is summed; contiguous.
         bias (Tensor[h d], or Tensor[d] if `mean`; optional): Bias of the result.
 
