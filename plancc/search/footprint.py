@@ -86,7 +86,7 @@ def nets(sizes: ProblemSizes) -> int:
 
 
 def state(sizes: ProblemSizes) -> int:
-    """Return the bytes of a partition with its pin counts, and of the arrays of sweeps."""
+    """Return the bytes of a partition with its pin counts, and of the arrays that sweeps use."""
     return 8 * sizes.nonzeros + 52 * sizes.rows
 
 

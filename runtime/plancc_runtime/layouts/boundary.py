@@ -348,8 +348,8 @@ def _kept_rows(
 ) -> Any:
     """Draw the same nonzeros in halo columns as `_kept`, from a matrix with a row per halo column.
 
-    The arguments and the result are CSR arrays of this transpose; the result has only the kept
-    rows, which `received` marks. `scale` multiplies the values.
+    The arguments and the result are CSR arrays of such a matrix; the result has only the kept rows,
+    which `received` marks. `scale` multiplies the values.
     """
     rows = size = 0
     for c in range(len(received)):
