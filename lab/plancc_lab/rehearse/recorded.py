@@ -205,7 +205,10 @@ class RecordingTransport(LocalTransport):
             self._keeps = before
 
     def keep(self, filled: Sequence[Buffer], moves: bool) -> None:
-        """If `moves` (messages are sent), record the integers in `filled`; else restore them."""
+        """Record the integers in `filled` if `moves`; else overwrite them with recorded integers.
+
+        `moves` says whether messages have been sent.
+        """
         if not self._keeps:
             return
         whole = [buffer for buffer in filled if str(buffer.dtype).endswith(("int32", "int64"))]

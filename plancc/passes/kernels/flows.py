@@ -621,7 +621,7 @@ def _list(side: int, x: int, net: Any, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _reach_again(side: int, net: Any, flow: Any) -> None:
-    """Find again what the fixed vertices on one side reach, after the flow has changed."""
+    """Find anew which nodes the fixed vertices on one side reach, after the flow has changed."""
     number = flow.number[side]
     flow.reached[side, :] = False
     flow.listed[side, :] = False
