@@ -85,8 +85,8 @@ class Place(NamedTuple):
 
     Attributes:
         layer: Number of the layer, from 1; 0 for an operation of all layers.
-        direction: One of `DIRECTIONS`.
-        step: `DRAW`, or one of `STEPS`.
+        direction: One of `DIRECTIONS`, such as "forward".
+        step: `DRAW`, or one of `STEPS`, such as "expand".
     """
 
     layer: int

@@ -165,7 +165,7 @@ class _Operations(TorchDispatchMode):
 def _is_pointwise(operation: Any) -> bool:
     """Whether torch tags an operation as pointwise.
 
-    A tag of any overload counts, unless the operation is in `SUMS`.
+    A tag of any overload counts, unless the operation is a reduction (`SUMS`).
     """
     name = operation.overloadpacket.__name__.rstrip("_")
     if name == "scalar_tensor":  # makes a tensor of a number
