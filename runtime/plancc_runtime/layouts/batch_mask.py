@@ -69,7 +69,7 @@ class KeptBlock:
         scratch: tuple[Int32Array, Int32Array],
         in_place: bool,
     ) -> tuple[Block, Int64Array, Int64Array]:
-        """Return the mini-batch's block; ascending positions in `rows` of its outputs and inputs.
+        """Return the mini-batch's block, and where its outputs and inputs are in `rows`, ascending.
 
         Parameters:
             rows (int64[m]): Rows of the slice that take part in the mini-batch.
