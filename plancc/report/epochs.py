@@ -107,7 +107,7 @@ class Basis:
 
     @classmethod
     def shared(cls, several: Sequence[Basis]) -> Basis:
-        """Return one machine and widths for several plans: the default where the plans differ."""
+        """Return a machine and layer widths for several plans: defaults where the plans differ."""
         first, usual = several[0], default_predictor()
         dims, machine = first.predictor.dims, first.predictor.machine
         dims_from, machine_from = first.dims_from, first.machine_from
