@@ -204,7 +204,7 @@ class Rows:
         return np.empty(0) if self.values is None else self.values
 
     def scale(self) -> FloatArray:
-        """Return the factor by which each of these rows is multiplied, float64[m].
+        """Return the factor by which normalisation multiplies each of these rows, float64[m].
 
         With "sym", each column too is multiplied by its vertex's factor.
         """
