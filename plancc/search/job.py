@@ -125,7 +125,7 @@ class Job:
         return self.limits
 
     def all_warnings(self, owners: Owners) -> list[str]:
-        """Return every warning of the steps once, then notes if `owners` exceed the imbalance."""
+        """Return every warning of the steps once, then notes on the balance of `owners`."""
         notes = balance_notes(owners.sharers, self.shared, f"effort {self.effort}")
         return [*dict.fromkeys(self.warnings), *notes]
 
