@@ -175,7 +175,7 @@ def _one_graph(counts: npt.NDArray[Any], where: str) -> int:
 
 
 def read_ogb_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Read the vertex data: features, labels or targets, and the vertices of one split.
+    """Read features, labels or targets, and the training, validation and test vertices of a split.
 
     A label that is NaN becomes -1. A heterogeneous graph has data by vertex type.
     """

@@ -65,7 +65,7 @@ class GatherNeighbours(RowStep):
 class Maximum(RowStep):
     """The element-wise maximum over the gathered rows of a vertex's neighbours.
 
-    In an edge plan, owners also get partial maxima.
+    In an edge plan, other ranks send partial maxima to the owners.
     """
 
 
