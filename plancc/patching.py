@@ -169,7 +169,10 @@ def _patched(
 def _changed(
     plan: Plan, graph: Any, lists: tuple[Any, Any], data: Any
 ) -> tuple[Graph, VertexData | None]:
-    """Return the changed graph, and its vertex data, which are None if `data` is None."""
+    """Return the changed graph, and its vertex data, which are None if `data` is None.
+
+    The changed graph is `graph` or, if that is None, the plan's with `lists` added and removed.
+    """
     if (graph is None) == all(each is None for each in lists):
         raise InputError("give either the changed graph (`graph`) or its changes (`add`, `remove`)")
     types = plan.header.types
@@ -373,9 +376,9 @@ def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
 
     Returns:
         int64[rows, 3]: The source's id, the part before and the part after, in ascending order of
-        ids; a part is `NO_PART` if the vertex does not exist in the plan. For plans with types, the
-        shape is [rows, 4], with the index of the type before the id. If ids are names, the array
-        holds objects, with names as str.
+        ids; a part is -1 (`NO_PART`) if the vertex does not exist in the plan. For plans with
+        types, the shape is [rows, 4], with the index of the type before the id. If ids are names,
+        the array holds objects, with names as str.
     """
     plans, types = (before, after), after.header.types
     known, keys = _ids(*((p.num_vertices, p.original_id, p.header.types) for p in plans))

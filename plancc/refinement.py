@@ -293,7 +293,7 @@ def revised_options(
 ) -> tuple[SearchOptions, Balance]:
     """Return options of the search, and the balance; what `asked` leaves open is as in the plan.
 
-    `places` has the place of each vertex in `data`.
+    `places` has the row of each vertex in the arrays of `data`.
     """
     assert not isinstance(asked.machine, str)  # its options have found the machine
     predictor = Basis.of(plan.provenance, DataWidths.of(data), asked.dims, asked.machine).predictor

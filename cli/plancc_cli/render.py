@@ -247,7 +247,7 @@ def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
 
 
 def _counts(provenance: Mapping[str, Any]) -> str:
-    """Return a phrase that says how many entries the reader has merged, added or left out."""
+    """Return a phrase: how many entries of the graph were merged, added or left out in reading."""
     context = click.get_current_context(silent=True)
     said = str(provenance.get("source_counts", ""))
     return in_flags(said, context.command if context else None)

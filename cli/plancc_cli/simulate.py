@@ -145,10 +145,10 @@ def show(result: Prediction, basis: Basis, bound: float, per_rank: bool, **words
 
 
 def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[float, ...], int]:
-    """Return the shares of training, validation and test vertices, and the seed that draws them.
+    """Return the shares in the option `split`, and the seed that draws the vertices of each split.
 
-    Raises InputError if `live` is false (the pass `DEAD_ROWS` is off), as no other pass depends on
-    the shares.
+    Raises InputError if `live` is false, i.e. the pass `DEAD_ROWS` is off, since only this pass
+    depends on the shares.
     """
     from plancc_runtime.options import TrainOptions
 

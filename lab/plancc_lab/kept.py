@@ -60,7 +60,7 @@ class Kept:
             raise output_error(str(self.path), error) from None
 
     def line(self, key: Sequence[str | int]) -> int:
-        """Return the line number, from 1, of a result that the file held when it was opened."""
+        """Return the line, from 1, that the result with `key` had when the file was opened."""
         return self._lines[tuple(key)]
 
     def __getitem__(self, key: Sequence[str | int]) -> Any:

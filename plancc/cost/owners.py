@@ -82,8 +82,8 @@ def _count_received(  # type: ignore[no-untyped-def]
     """Count the rows and messages that parts first..last-1 receive, by receiver and by sender.
 
     Rows are sorted by part; row r has ``row_ptr[r + 1] - row_ptr[r]`` columns from
-    ``indices[start[r]]`` on. Returns rows and messages by sender, int64[num_parts] each, then by
-    receiver, int64[last - first] each.
+    ``indices[start[r]]`` on. Vertex j is row ``position[j]``. Returns rows and messages by sender,
+    int64[num_parts] each, then by receiver, int64[last - first] each.
     """
     num_parts = len(part_ptr) - 1
     bitmap = np.zeros(len(position) // 64 + 1, dtype=np.uint64)

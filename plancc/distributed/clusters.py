@@ -1,4 +1,4 @@
-"""Find clusters in a graph whose links are divided among ranks.
+"""Find clusters in a graph whose links (edges with costs) are divided among ranks.
 
 The method is that of `plancc.passes.clusters`, but in turns: the vertices of a turn choose by the
 labels that neighbours had before the turn. Then all ranks change labels in the same order.

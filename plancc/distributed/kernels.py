@@ -258,8 +258,8 @@ def move_rows(
 ) -> Any:  # fmt: skip
     """Move rows, in the given order, to the parts that they chose; return whether any row moved.
 
-    A row moves only if the move still has a gain, or evens loads without a loss. No part loses its
-    last row.
+    Row ``vertices[i]`` chose part ``part[i]``, which saves ``saved[i]`` rows. A row moves only if
+    the move still has a gain, or evens loads without a loss. No part loses its last row.
     """
     moved = False
     for i in order:

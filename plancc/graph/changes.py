@@ -94,7 +94,7 @@ class EdgeChanges:
             self.fail(k, message)
 
     def fail(self, k: int, message: str) -> NoReturn:
-        """Raise InputError about edge k: `message`, with the edge's ends and where it stands."""
+        """Raise InputError about edge k: `message`, with the edge's ends and its line in a file."""
         edge = f"{shown(self.u[k])} {shown(self.v[k])}"
         if not self.text:
             raise InputError(f"{self.where}: edge '{edge}' {message}")
@@ -166,7 +166,10 @@ def changed_relations(
 def _edited(
     key: Ids, values: Values, ids: tuple[Ids, Ids], added: Any, removed: Any, directed: bool
 ) -> tuple[Ids, Values]:
-    """Remove and add edges; return ascending keys (see `_places`) and values of the nonzeros."""
+    """Remove and add edges; return the nonzeros' keys (see `_places`), ascending, and values.
+
+    `ids` has the ascending ids of the rows, and of the columns.
+    """
     if (np.diff(key) < 0).any():  # the ids of the source are not in order
         order = np.argsort(key, kind="stable")
         key, values = key[order], None if values is None else values[order]

@@ -42,7 +42,7 @@ class ListedEdges(NamedTuple):
 
 
 class EdgeFeatures(NamedTuple):
-    """Edges of a source, and a row of features for each edge: number[edges, width]."""
+    """Edges that were read, and a row of features for each edge: number[edges, width]."""
 
     edges: ListedEdges
     features: Array

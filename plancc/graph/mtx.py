@@ -275,7 +275,10 @@ class MtxEntries:
         return np.concatenate([row, col[off]]), np.concatenate([col, row[off]]), values
 
     def _check_half(self, row: Any, col: Any, values: Any, sign: int) -> None:
-        """Raise InputError if both halves are listed, or a skew-symmetric diagonal is not 0."""
+        """Raise InputError if entries of both halves of a symmetric matrix are listed.
+
+        Also raised if the diagonal of a skew-symmetric matrix is not 0.
+        """
         above = row < col
         if sign < 0 and (wrong := (row == col) & (values != 0)).any():
             self._fail_entry(wrong, "a skew-symmetric matrix has zeros on its diagonal, not")

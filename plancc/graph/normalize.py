@@ -204,7 +204,7 @@ class Rows:
         return np.empty(0) if self.values is None else self.values
 
     def scale(self) -> FloatArray:
-        """Return the factor by which each of these rows is multiplied, float64[m].
+        """Return the factor by which normalisation multiplies each of these rows, float64[m].
 
         With "sym", each column too is multiplied by its vertex's factor.
         """
@@ -289,7 +289,7 @@ def _row_sums(indptr, values):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _fill(first, last, base, given, made, row_scale, col_scale, add_identity):  # type: ignore[no-untyped-def]
-    """Copy rows first..last-1, add the identity to them, and scale them.
+    """Copy rows first..last-1, add the identity to them if `add_identity`, and scale them.
 
     `given` is a CSR matrix: indptr, indices and values; indices and values of `made` are filled.
     Row i of each is row ``base + i`` of the whole matrix.

@@ -282,7 +282,7 @@ def _num_nodes(archive: Archive) -> int:
 
 
 def _compressed(archive: Archive, major: int, bound: int) -> tuple[Array, Array]:
-    """Return offsets and indices of `major` compressed rows or columns; indices are < `bound`."""
+    """Return offsets and indices of the `major` rows (CSR) or columns (CSC); indices < `bound`."""
     minor = archive.indices("indices", bound)
     return archive.offsets("indptr", major, len(minor)), minor
 

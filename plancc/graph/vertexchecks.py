@@ -55,8 +55,7 @@ def check_vertex_data(
 
 
 def checked_again(data: VertexData, graph: Graph) -> VertexData:
-    """Apply `check_vertex_data` to a `VertexData` that a user made, and to its data by vertex
-    type."""
+    """Check a `VertexData` that a user made, or its data of each vertex type, and return it."""
     if data.by_type is None or graph.types is None:
         return check_vertex_data(data.arrays(), graph)
     found = {

@@ -278,7 +278,7 @@ def has_names(path: StrPath) -> bool:
 
 
 def line_of(path: StrPath, row: int, skipped: int) -> int:
-    """Return the line number, from 1, of a row (from 0) of the array of `read_numbers`."""
+    """Return the line, from 1, of row `row`, from 0, of the array that `read_numbers` returns."""
     with open_input(path) as stream:
         rows = (n for n, line in enumerate(stream, 1) if n > skipped and line.strip())
         return next(islice(rows, row, None), row + 1 + skipped)

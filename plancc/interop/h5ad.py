@@ -99,7 +99,7 @@ def _read(file: Any, name: str) -> Array:
 
 
 def _matrix(file: Any, name: str) -> Any:
-    """Read a matrix: a dense array, or a sparse matrix as scipy's csr or csc array."""
+    """Read the matrix `name`, as a dense array or, if it is sparse, as scipy's csr or csc array."""
     import h5py
     from scipy.sparse import csc_array, csr_array
 

@@ -221,7 +221,7 @@ def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | N
 
 
 def _check_cost(numbers: int, where: str, what: str) -> None:
-    """Raise InputError if the files or the memory cannot hold the declared count of `numbers`."""
+    """Raise InputError if the files or the memory cannot hold as many `numbers` as are declared."""
     wanted = numbers * BYTES_OF_NUMBER
     check_unpacked(wanted, _files_of(where), what)
     check_memory(wanted, what)

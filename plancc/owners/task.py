@@ -96,7 +96,7 @@ class Task:
         """Objective of the search, or of the refinement of a partitioner's owners.
 
         None if there is neither. If the user names no objective, a search minimises the model's
-        default objective; but if this is one of the model's own objectives, the volume.
+        default objective, or the volume if the default is one of the model's own objectives.
         """
         model, asked = self.model, self.options.objective
         if model.of_batches:

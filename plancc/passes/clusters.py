@@ -75,7 +75,8 @@ def find_clusters(
 ) -> Clusters | None:
     """Return clusters that are light enough for a balanced partition, or None.
 
-    None means that too many links lead between clusters, or that there are too few clusters.
+    None means that too many links (edges) lead between clusters, or that there are too few
+    clusters.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // how.per_part).astype(np.int64)

@@ -144,7 +144,10 @@ class _Search:
                 return
 
     def _restore(self, strength: float) -> None:
-        """Run sweeps at rising prices, even after the deadline, until no part exceeds its limit."""
+        """Run sweeps at rising prices of overload until no part exceeds its limit, or prices end.
+
+        The sweeps also run after the deadline.
+        """
         for price in self.numbers.restoring:
             if self.limits.overload(self.state.sums) == 0:
                 return

@@ -38,7 +38,7 @@ class Around:
 
     @classmethod
     def of(cls, fixed: Owner, problem: Hypergraph, limits: Limits, sized: bool = False) -> Around:
-        """Merge the fixed vertices of each part; entries of `fixed` are -1 for free vertices.
+        """Merge the fixed vertices of each part into one; `fixed` has -1 for free vertices.
 
         All parts must have the same capacity. If `sized`, pins get sizes, for the expected volume.
         """

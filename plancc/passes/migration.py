@@ -34,8 +34,8 @@ def place_all(owner: Owner, nets: Nets, context: Context) -> Owner:
 class Migrate:
     """Lower the volume, while few rows change their owner.
 
-    Vertices first leave parts above the limit; then local searches run from all boundary vertices,
-    with minimum cuts on meshes and road networks.
+    Vertices first leave parts above the limit; then local searches run from all boundary vertices.
+    On graphs such as meshes, minimum cuts between neighbouring parts follow.
 
     Attributes:
         most: Largest number of vertices that may get another owner; new vertices do not count.

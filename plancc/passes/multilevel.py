@@ -182,7 +182,7 @@ class Sweeps:
             self.eject(nets, state, chains.work * (self.evaluations - before))
 
     def climb(self, nets: Nets, state: State) -> None:
-        """Run sweeps in which no part exceeds its limit; neither volume nor overload rises."""
+        """Run sweeps that fill no part above its limit; neither volume nor overload rises."""
         bounds = self.limits.bounds(np.zeros(state.sums.shape), self.limits.limit)
         moved = 1
         for _ in range(self.numbers.climbs):

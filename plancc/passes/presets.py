@@ -231,7 +231,7 @@ TIME_ROUNDS = TrafficRounds(stronger=1.6, of_busiest=True)
 
 @dataclass(frozen=True)
 class EdgeRounds:
-    """Tuned parameters of the rounds of `RefineEdges`.
+    """Tuned parameters of the rounds of `RefineEdges`, each of which is a series of sweeps.
 
     Without rounds, the volume with 64 parts is 1.007 times as large.
     """

@@ -70,7 +70,7 @@ class Refined:
 
     @property
     def owner(self) -> Owner:
-        """Owners of the rows, which are the vertices of the hypergraph in a row plan."""
+        """Owners of the hypergraph's vertices, which are the rows in a row plan."""
         return self.owners.rows
 
 

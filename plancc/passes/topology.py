@@ -98,8 +98,8 @@ def _grow(weight, ranks):  # type: ignore[no-untyped-def]
     """Fill one node after another with the part that exchanges most rows with the node's parts.
 
     Returns the node of every part, int32[p]. On a tie, and for a node's first part, the part is
-    chosen that exchanges most rows with the parts that have no node yet. `weight`, int64[p, p], is
-    symmetric.
+    chosen that exchanges most rows with the parts that have no node yet. `weight`, int64[p, p] and
+    symmetric, has the rows that two parts exchange; `ranks` has the number of ranks on each node.
     """
     num_parts = len(weight)
     node = np.full(num_parts, -1, dtype=np.int32)

@@ -305,7 +305,8 @@ class Convolution:
 
     Attributes:
         name: A model of `plancc-run`.
-        weights: Number of trained parameters. None without vertex types: the sum over the steps.
+        weights: Number of trained parameters; None if it is the sum over the steps of the layers,
+            as without vertex types.
     """
 
     name: str = "gcn"

@@ -114,7 +114,7 @@ class FileDataset:
 
     @property
     def shared(self) -> bool:
-        """Whether pieces of two consecutive parts share one entry, as in datasets of offsets."""
+        """Whether the pieces of two consecutive parts share an entry, as in datasets of offsets."""
         return bool(self.ends and self.cut)
 
     def is_of(self, header: Header) -> bool:

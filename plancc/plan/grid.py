@@ -225,7 +225,7 @@ class Grid:
 
         Algorithms 1 and 3 of Tripathy et al. 2020: a square grid has a piece for each process row,
         others have lcm(rows, columns). In "1.5d" every part is a piece, and `Piece.column` is the
-        part's `chunk`.
+        process column that `chunk` returns for the part.
         """
         parts = list(pairwise(part_ptr.tolist()))
         if self.scheme == "1.5d":

@@ -65,13 +65,13 @@ class GatherNeighbours(RowStep):
 class Maximum(RowStep):
     """The element-wise maximum over the gathered rows of a vertex's neighbours.
 
-    In an edge plan, owners also get partial maxima.
+    In an edge plan, other ranks send partial maxima to the owners.
     """
 
 
 @dataclass(frozen=True)
 class Attention(RowStep):
-    """For every head, a sum of gathered neighbour rows, weighted by both ends of the edges."""
+    """For every head, a sum of gathered neighbour rows; both ends of an edge give its weight."""
 
     heads: int = 1
 

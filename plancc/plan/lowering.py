@@ -103,7 +103,11 @@ def with_links(
     number: Int64Array,
     per_link: int,
 ) -> Plan:
-    """Return the plan with links `ends`, int[2, links], and the exchange of the rows they need."""
+    """Return the plan with links for link prediction, and the exchange of the rows they need.
+
+    `ends`, int[2, links], has the links' vertices; for `kind` and `number` see `PartLinks`.
+    `per_link` is the number of negatives of a validation or test link, 0 if links share negatives.
+    """
     header = replace(plan.header, links=per_link)
     if problem := header.links_problem():
         raise InputError(f"there cannot be {problem}")

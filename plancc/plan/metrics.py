@@ -40,7 +40,7 @@ class StepTraffic(NamedTuple):
         return StepTraffic(self.received, self.sent, self.messages_received, self.messages_sent)
 
     def times(self, width: int | Int64Array) -> StepTraffic:
-        """Return the words of rows with `width` columns; a part with width 0 sends no message."""
+        """Return the traffic in words if rows have `width` columns; width 0 means no message."""
         full = np.asarray(width) > 0
         sent, received, *messages = self
         return StepTraffic(sent * width, received * width, *(each * full for each in messages))

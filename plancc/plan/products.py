@@ -55,7 +55,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Gather(Step):
-    """Send rows of the source to the ranks that need them. The target holds the received rows."""
+    """Send rows of the space `source` to ranks that need them; `target` gets the received rows."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ class ScatterAdd(Step):
 
 @dataclass(frozen=True)
 class Multiply(Step):
-    """Multiply a block of the matrix, or its transpose, by the source.
+    """Multiply a block of the matrix, or its transpose, by the space `source`.
 
-    A program's first product overwrites the target; later products add to it. If ranks share the
-    block, each piece of the block is broadcast before the product with this piece.
+    A program's first product overwrites the space `target`; later products add to it. If ranks
+    share the block, each piece of the block is broadcast before the product with this piece.
     """
 
     transposed: bool = False
@@ -81,7 +81,7 @@ class Multiply(Step):
 
 @dataclass(frozen=True)
 class Broadcast(Step):
-    """Broadcast the pieces of the source one after another.
+    """Broadcast the pieces of the space `source` one after another.
 
     Each piece is sent by the rank that has it.
     """
@@ -89,9 +89,9 @@ class Broadcast(Step):
 
 @dataclass(frozen=True)
 class Reduce(Step):
-    """Sum the pieces of the source over a group, one piece after another.
+    """Sum the pieces of the space `source` over a group of ranks, one piece after another.
 
-    The sum of each piece arrives at the rank that has this piece in the target.
+    The sum of each piece arrives at the rank that has this piece in `target`.
     """
 
     reverse = True

@@ -122,7 +122,7 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
 def _crossing(exchanges: Exchanges, node: Int64Array) -> Iterator[tuple[str, str]]:
     """Check that each node sends at most one message to every other node.
 
-    Yields pairs as `route_invariants` does.
+    Yields pairs (invariant, violation) as `route_invariants` does.
     """
     for step in filter(exchanges.hops, STEPS):
         cross, problem = exchanges.hops(step)[1].send, ""

@@ -70,10 +70,11 @@ def hops_of(
 
 
 def with_routes(plan: Plan, groups: Topology, relays: int | None = None) -> Plan:
-    """Return the plan with hops between nodes, which are `groups`, or over relays in `groups`.
+    """Return the plan with rows that travel in hops: between nodes, or over relays.
 
-    `relays` is the largest number of hops over relays (2 or 3), or None for hops between nodes.
-    Raises InputError for a grid plan, or if the groups do not fit the parts.
+    `groups` says which parts share a node or, for relays, a group. `relays` is the largest number
+    of hops over relays (2 or 3), or None for hops between nodes. Raises InputError for a grid plan,
+    or if the groups do not fit the parts.
     """
     route = Route(groups if relays is None else None)
     groups.check(plan.num_parts)

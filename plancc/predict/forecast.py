@@ -52,7 +52,7 @@ class Forecast:
 
     @property
     def slower(self) -> bool:
-        """Whether an epoch takes longer than with a random partition, by more than `ALIKE`."""
+        """Whether an epoch takes longer than with a random partition, by more than 1% (`ALIKE`)."""
         return self.seconds is not None and self.seconds > (1 + ALIKE) * self.random_seconds
 
     @property

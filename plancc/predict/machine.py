@@ -113,7 +113,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Compute:
-    """Speed of the work of a rank other than sparse products.
+    """Speed of a rank in all work other than sparse products.
 
     Attributes:
         dense: Multiply-adds per second of dense products. None: the rate of sparse products.

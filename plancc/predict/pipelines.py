@@ -65,7 +65,8 @@ class Pipeline:
     ) -> Float64Array:
         """Return the seconds of a product and of the update that follows it: float64[num_ranks].
 
-        Half of `moved` is for messages that bring input rows, the other half for results sent back.
+        `moved` has the seconds of messages: half of them bring input rows, the other half send
+        results back.
         """
         s = self.stages
         message, multiply, rest = moved / (2 * s), product / s, update / s

@@ -237,7 +237,10 @@ def default_predictor(
 
 
 def _alike(rows: int, nonzeros: int, expand: Pairs) -> Tables:
-    """Return `Tables` of a row plan in which every part has `rows` rows and `nonzeros` nonzeros."""
+    """Return the sizes and messages (`Tables`) of a row plan whose parts have equal sizes.
+
+    Every part has `rows` rows and `nonzeros` nonzeros.
+    """
     every = np.ones(expand.num_ranks, np.int64)
     return Tables("rates", "row", rows=rows * every, nonzeros=nonzeros * every, expand=expand)
 

@@ -86,8 +86,8 @@ class Place(NamedTuple):
 
     Attributes:
         layer: Number of the layer, from 1; 0 for an operation of all layers.
-        direction: One of `DIRECTIONS`.
-        step: `DRAW`, or one of `STEPS`.
+        direction: One of `DIRECTIONS`, such as "forward".
+        step: `DRAW`, or one of `STEPS`, such as "expand".
     """
 
     layer: int
@@ -226,7 +226,8 @@ class Schedule:
 def _split(source, target, rows, num_ranks, ranks_per_node):  # type: ignore[no-untyped-def]
     """Return the numbers of a `PairSplit`, int64[2, 4, num_ranks].
 
-    The axes are: traffic between nodes, then all traffic; the four fields of `StepTraffic`; ranks.
+    Message k sends ``rows[k]`` rows from rank ``source[k]`` to ``target[k]``. The axes are: traffic
+    between nodes, then all traffic; the four fields of `StepTraffic`; ranks.
     """
     found = np.zeros((2, 4, num_ranks), dtype=np.int64)
     for k in range(len(source)):

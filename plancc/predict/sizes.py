@@ -29,7 +29,8 @@ class Boundary:
 
     Attributes:
         points: Ascending tuples: number of parts; halo rows per own row; parts from which a part
-            receives. None as the third means all other parts, but no more parts than halo rows.
+            receives. If the third is None, a part receives from all other parts or, if it has
+            fewer halo rows, from one part for each of them.
         source: "assumed", or the names of the plans on which the points were measured.
     """
 

@@ -44,7 +44,7 @@ class DataWidths:
 
     @classmethod
     def read(cls, file: PlanFile) -> DataWidths:
-        """Return the widths of a plan file. Of its vertex data, only the labels are read."""
+        """Return the layer widths that a plan file's vertex data need. Only labels are read."""
         if file.header.types is None:
             return cls._read(file, "")
         names = file.header.types.names

@@ -67,8 +67,8 @@ class TrainingCost:
     ) -> TrainingCost:
         """Return the cost of an epoch on a plan's matrix, with the plan's owners or other owners.
 
-        Rows on which none of the plan's training vertices depends are dead. With `in_hops`,
-        `owners` must be the plan's.
+        With the pass "dead-rows", rows on which no training vertex of the plan depends cost
+        nothing. With `in_hops` (rows travel in the plan's hops), `owners` must be the plan's.
         """
         num_parts, header, layers = len(parts.rows), plan.header, len(dims) - 1
         has_rows = not owners.is_edge_partition

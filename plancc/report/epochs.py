@@ -49,7 +49,8 @@ class Basis:
     ) -> Basis:
         """Return the machine and the widths for which the times of a plan are predicted.
 
-        If given, `dims` and `machine` are used. Recorded widths that contradict the data are not.
+        `dims` and `machine` come first, then what `provenance` has recorded. Recorded widths that
+        contradict the data are ignored.
         """
         dims_from = machine_from = "given"
         if dims is not None:
@@ -106,7 +107,7 @@ class Basis:
 
     @classmethod
     def shared(cls, several: Sequence[Basis]) -> Basis:
-        """Return one basis for several plans; if their machines or widths differ, use defaults."""
+        """Return a machine and layer widths for several plans: defaults where the plans differ."""
         first, usual = several[0], default_predictor()
         dims, machine = first.predictor.dims, first.predictor.machine
         dims_from, machine_from = first.dims_from, first.machine_from

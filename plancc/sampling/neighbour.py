@@ -248,7 +248,7 @@ def _insert_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _mark_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
-    """Do the same as `_insert_subset`, in time proportional to the row's number of `nonzeros`."""
+    """Fill `found` like `_insert_subset`, in time proportional to the number of `nonzeros`."""
     taken = np.zeros(nonzeros, dtype=np.uint8)
     if itself < nonzeros:
         taken[itself] = 1

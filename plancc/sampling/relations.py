@@ -50,7 +50,7 @@ class RelationSampler(NeighbourSampler):
 
 @njit(cache=True, nogil=True)
 def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
-    """Draw nonzeros of an owner's rows; return ptr, nonzeros and factors for an `OwnedBlock`."""
+    """Draw nonzeros of an owner's rows; return the arrays that make an `OwnedBlock` of them."""
     vertices, row_ptr, order, relation = owned
     ptr = np.zeros(len(rows) + 1, dtype=np.int64)
     for k in range(len(rows)):

@@ -86,7 +86,7 @@ def nets(sizes: ProblemSizes) -> int:
 
 
 def state(sizes: ProblemSizes) -> int:
-    """Return the bytes of a partition with its pin counts, and of the arrays of sweeps."""
+    """Return the bytes of a partition with its pin counts, and of the arrays that sweeps use."""
     return 8 * sizes.nonzeros + 52 * sizes.rows
 
 
@@ -113,7 +113,7 @@ def starting(sizes: ProblemSizes) -> int:
 
 
 def cycling(sizes: ProblemSizes) -> int:
-    """Return the bytes of the levels of a V-cycle, in addition to those of `nets` and `state`."""
+    """Return the bytes of the levels of a V-cycle, beyond those that `nets` and `state` return."""
     return 90 * sizes.nonzeros if sizes.uneven else 4 * sizes.nonzeros + 30 * sizes.rows
 
 

@@ -125,9 +125,7 @@ class Job:
         return self.limits
 
     def all_warnings(self, owners: Owners) -> list[str]:
-        """Return the warnings of all steps without repetition, then warnings if `owners` miss the
-        balance.
-        """
+        """Return every warning of the steps once, then notes on the balance of `owners`."""
         notes = balance_notes(owners.sharers, self.shared, f"effort {self.effort}")
         return [*dict.fromkeys(self.warnings), *notes]
 

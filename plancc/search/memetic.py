@@ -163,7 +163,7 @@ class _Start:
 
 
 def _starts(job: RowJob) -> list[_Start]:
-    """Return the ways to make a start for a new member of the population, the best first."""
+    """Return the ways to make the first owners of a new member of the population, best first."""
     found = [
         _Start(partial(job.begin, each), each.how.slowness, partial(job.has_begun, each))
         for each in job.beginnings("best")

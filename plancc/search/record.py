@@ -131,7 +131,8 @@ class Record:
 
     Attributes:
         report: Function that is called with every `Trial`.
-        best: The best owners so far, by overload, then by value, then by volume.
+        best: The best owners so far, by overload (weight above the limits), then by the objective,
+            then by volume.
         effort: The effort to which new steps belong.
         best_of_effort: The best owners of every effort.
         start: Wall-clock second at which the search began.

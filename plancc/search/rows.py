@@ -496,7 +496,8 @@ class RowJob(RefiningJob):
         If a start of a thin graph with several constraints exceeds a limit, a V-cycle comes first:
         it moves clusters to neighbouring parts, where sweeps move single vertices to distant parts.
 
-        `quick`: whether to use the presets of effort "fast", which treat "even" graphs as thin.
+        `quick`: whether to use the presets of effort "fast". Graphs of kind "even", which have no
+        hubs, are then treated as thin.
         """
         rng, best = np.random.default_rng(seed), self.member(owner)
         thin, even = self.kind == "thin", quick and self.kind == "even"

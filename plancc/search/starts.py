@@ -117,7 +117,7 @@ def beginnings(
 
     Yield nothing if the best partitioner of graphs declares none; callers then use `auto_rank`.
     `beside`: whether to add starts for few parts (`Start.most_parts`), which are worth their time
-    only beside other starts.
+    only beside other starts. `mild`: whether degrees differ little (`is_mild`).
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     first = next((adapter for adapter in ranked if adapter.available()), None)

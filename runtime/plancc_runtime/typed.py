@@ -102,7 +102,7 @@ class TypedGraph:
         return self._found(name, self.union.masks_of) or {}
 
     def _found(self, name: str, find: Callable[[VertexData], T]) -> T | None:
-        """Return `find(data)` for the vertex data of a type; None if the type has no data."""
+        """Return `find(data)` for the vertex data of type `name`; None if the type has no data."""
         self.types.vertices(name)
         data = self.union.data_of_types.get(name)
         return None if data is None else find(data)

@@ -206,7 +206,10 @@ class RecordingTransport(LocalTransport):
             self._keeps = before
 
     def keep(self, filled: Sequence[Buffer], moves: bool) -> None:
-        """Record the integers in `filled`; if `moves` is false, fill it with recorded integers."""
+        """Record the integers in `filled` if `moves`; else overwrite them with recorded integers.
+
+        `moves` says whether messages have been sent.
+        """
         if not self._keeps:
             return
         whole = [buffer for buffer in filled if str(buffer.dtype).endswith(("int32", "int64"))]
@@ -248,7 +251,7 @@ class RecordingTransport(LocalTransport):
 
 
 class _RecordedChannel(LocalChannel):
-    """A channel that records its rounds; messages arrive in the order of the list `receives`."""
+    """A channel that records its rounds; messages arrive in the order of the channel's receives."""
 
     _transport: RecordingTransport
 

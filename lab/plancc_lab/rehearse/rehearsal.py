@@ -159,7 +159,7 @@ class _RehearsedRun(Run):
     """The run of one rank, which records its epochs.
 
     Attributes:
-        taken (list of Recording): The epochs; if all are alike, then one with their median times.
+        taken (list of Recording): The epochs; if all are alike, a single one with median times.
     """
 
     transport: RecordingTransport

@@ -1,7 +1,8 @@
 """Recorded ranks, replayed on the links of a machine: a discrete-event simulation without threads.
 
 A rank is a list of *steps*: seconds that it computes, then an event. The two ends of a message are
-matched by their order, and so are the members of a collective.
+matched by their order, and so are the members of a collective. The *pieces* of a round are its
+messages; a receive may be for several pieces.
 
     start(number, receives, pieces)     begins a round of messages: posts its receives
     send(number, pieces)                sends messages of the round
@@ -313,7 +314,7 @@ class _Shared:
 class _Node:
     """Cores and ports that the ranks of a node share.
 
-    All ranks that compute have the speed of `pace`; ``pace.done(time)`` is the work that such a
+    All ranks that compute have the same speed, `pace`; ``pace.done(time)`` is the work that such a
     rank has done at this time. A rank's computation ends when this work is ``computing[rank]``.
     """
 

@@ -216,7 +216,7 @@ def bins(values: np.ndarray) -> list[int]:
 
 
 def span_of(densities: Sequence[Density]) -> tuple[float, float]:
-    """Return the least and the greatest value of all pixels that are not 0."""
+    """Return the least and the greatest value of all pixels of `densities` that are not 0."""
     there = np.concatenate([each.counts[each.counts > 0] for each in densities])
     return (float(there.min()), float(there.max())) if len(there) else (1.0, 1.0)
 

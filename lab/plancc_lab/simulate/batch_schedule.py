@@ -39,7 +39,8 @@ class Bits:
     """Counts the words by which a rank tells other ranks which halo rows its block needs.
 
     For each owner, a rank has one bit for each row that it may need from the owner, in plan order.
-    Words of bits and summary words are as in `plancc_runtime.transport.row_numbers.RowBits`.
+    A word has 32 bits; a summary word says which of 32 words are not 0 and so are sent
+    (`plancc_runtime.transport.row_numbers.RowBits`).
 
     Parameters:
         owner (int32[n]): Part of every vertex.
@@ -59,7 +60,8 @@ class Bits:
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
         """Return how many words tell owners which halo rows a block needs.
 
-        The result has two entries. The first counts summary words; the second counts words of bits.
+        The result has the counts of summary words, then those of words of bits. A summary word says
+        which words of bits are sent.
         """
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 

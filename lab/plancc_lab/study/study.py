@@ -171,9 +171,9 @@ class Study:
         return dict(zip(PAYS, (row.spending.pays_over(random), over), strict=True))
 
     def mean_ratio(self, label: str, parts: int, name: str) -> float | None:
-        """Return the geometric mean of a contender's ratios for one number of parts.
+        """Return the geometric mean of a contender's ratios to the baseline, in the figure `name`.
 
-        Return None if a ratio is unknown.
+        The ratios are those for this many `parts`. Return None if a ratio is unknown.
         """
         rows = [row for row in self.rows if (row.label, row.parts) == (label, parts)]
         ratios = [self.ratio(row, name) for row in rows]

@@ -153,8 +153,8 @@ def _charged(state: Any, prices: Any) -> bool:
 def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any) -> float:
     """Return the fee of a row that a message gains (`more` 0) or loses (`more` -1).
 
-    Part q owns the net's vertex. The message goes from q to m in the expand (`step` 1), from m to q
-    in the fold (`step` 0).
+    The fee, which the first rows of a message cost, is in `Prices.fees`. Part q owns the net's
+    vertex. The message goes from q to m in the expand (`step` 1), from m to q in the fold (0).
     """
     sender, receiver = (q, m) if step == 1 else (m, q)
     rows = pair[step, sender, receiver] + more

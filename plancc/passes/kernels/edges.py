@@ -80,8 +80,8 @@ class EdgeState(NamedTuple):
 def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
     """Sort the nonzeros of a CSR pattern by rows and by columns, in about 24 bytes per nonzero.
 
-    `movable`, bool[nnz], says which nonzeros may change their owner. A vertex may if all nonzeros
-    of its row may.
+    `movable`, bool[nnz], says which nonzeros may change their owner. A vertex may change its owner
+    if all nonzeros of its row may.
     """
     n = len(indptr) - 1
     row = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))

@@ -233,12 +233,14 @@ def exchange(
 ) -> int:
     """Exchange vertices to lower the overload of the parts in `over`; return how many exchanges.
 
-    No exchange raises the total overload of all parts, and no exchange empties a part.
+    Overload is weight above the limits. No exchange raises the total overload of all parts, and no
+    exchange empties a part.
 
     Parameters:
         over (int64[k]): Parts above their limits.
         roomy (int64[num_constraints + 1, num_parts]): Every row has all parts, sorted by descending
-            room: in row c the room in constraint c, in the last row the least of any constraint.
+            room, (limit - weight) * unit: in row c the room in constraint c, in the last row the
+            least of any constraint.
         num_roomy (int64[num_constraints]): For every constraint, the number of parts with room.
         chain (Chains): The vertices that may move, in every part.
     """

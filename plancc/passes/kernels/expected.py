@@ -142,8 +142,8 @@ def _rate_wide(
 def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -> Any:
     """Move every vertex in `order` to the part with the least cost plus penalty.
 
-    Returns the numbers of vertices moved and of gains computed. `reach` must be longer than the
-    total size of the pins of any net.
+    Returns the numbers of vertices moved and of gains computed. ``reach[c]`` is the probability
+    that a part needs the row of a net whose pins in the part have the total size c.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts)

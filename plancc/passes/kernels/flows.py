@@ -432,7 +432,7 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
-    """Send flow along ``path[:length]``; return how many nodes come before the first full arc."""
+    """Send flow along ``flow.path[:length]``; return how many nodes precede its first full arc."""
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
     path, path_pin, cost = flow.path, flow.path_pin, net.cost
@@ -621,7 +621,7 @@ def _list(side: int, x: int, net: Any, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _reach_again(side: int, net: Any, flow: Any) -> None:
-    """Search again from the fixed vertices on one side of the cut, after the flow has changed."""
+    """Find anew which nodes the fixed vertices on one side reach, after the flow has changed."""
     number = flow.number[side]
     flow.reached[side, :] = False
     flow.listed[side, :] = False
@@ -798,9 +798,9 @@ def split_pair(
 ) -> Any:
     """Return the vertices that the parts of a pair should exchange, int32[k], and the work done.
 
-    `history` has two entries: the number of the group of pairs that last moved each vertex,
-    int32[num_vertices]; and a bound, -1 before the pair's first search. If no number in the pair's
-    network is above the bound, the network is as in the last search, and is not cut again.
+    Pairs are searched in numbered batches. `history` holds, for each vertex, the last batch that
+    moved it, int32[num_vertices], and the last batch that the pair's previous search has seen, or
+    -1. If no later batch moved a vertex of the pair's network, the network is not cut again.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history

@@ -231,8 +231,9 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
 def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
     """Return whether each nonzero between two parts goes to its column's owner, bool[num_edges].
 
-    If both ends of a nonzero's edge are in the cover (`left`, `right`), the lighter of the two
-    parts gets the nonzero. `load` counts the parts' nonzeros, and is updated.
+    `cut` is the bipartite graph; `left` and `right` are its cover. If both ends of a nonzero's edge
+    are in the cover, the lighter of the two parts gets the nonzero. `load` counts the parts'
+    nonzeros, and is updated.
     """
     with_column = np.zeros(len(cut.at), dtype=np.bool_)
     # First the nonzeros with one end paid for, then those with a choice.

@@ -178,9 +178,9 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
-    """Return the part that `rate` would write first into `seen`, among the parts in `tied`.
+    """Return the part in `tied` that comes first in the order in which `rate` lists parts.
 
-    These parts are equally good for v. Their entries in `score` become -1.
+    The parts in `tied` are equally good for v. Their entries in `score` become -1.
     """
     # So the tie is broken as if the parts had been listed, and both ways give the same plan.
     for k in range(len(tied)):

@@ -154,9 +154,9 @@ class Scheduler(ABC):
                 yield from (("multiply", work) for work in products)
 
     def linear(self, layer: int, step: Linear) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for x W. Backward, yield those for the gradients of W and x.
+        """Yield (step, work) for x W or, in the backward pass, for the gradients of W and x.
 
-        If `of_weights` of `step` is true, the gradient of x is left out.
+        If `step.of_weights` is true, the gradient of x is left out.
         """
         back = step.back
         for work in self.gathered(step.columns if back else step.inner):

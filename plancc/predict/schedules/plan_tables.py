@@ -120,7 +120,7 @@ def _live(
 
 
 def _live_pairs(plan: Plan, part: Int32Array, vertex: Int32Array) -> Pairs:
-    """Return an expand over the plan's hops that brings the row ``vertex[i]`` to ``part[i]``."""
+    """Return messages, over the plan's hops, that bring each row ``vertex[i]`` to ``part[i]``."""
     straight = _needed(part.astype(np.int64), vertex, plan.owner(), plan.num_parts)
     rows, place = plan.num_vertices, plan.places()
     needed, found = np.unique(part.astype(np.int64) * rows + place[vertex]), []

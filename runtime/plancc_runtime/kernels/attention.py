@@ -93,10 +93,11 @@ class Attended:
 def factors(
     pattern: Pattern, source: Tensor, target: Tensor, slope: float
 ) -> tuple[Tensor, Tensor] | None:
-    """Return the arrays `Attended.column` and `Attended.row`, or None if the kernel cannot be used.
+    """Return scores of columns and rows, with exponentials: `Attended.column`, `Attended.row`.
 
-    The kernel needs a CPU pattern with nonzeros and 32-bit indices, slope at most 1, and finite
-    scores. Within a head, two source scores must differ by at most `LARGEST_SPREAD`.
+    Return None if the kernel cannot be used. The kernel needs a CPU pattern with nonzeros and
+    32-bit indices, slope at most 1, and finite scores. Within a head, two source scores must
+    differ by at most `LARGEST_SPREAD`.
 
     Parameters:
         source (Tensor[n, h]): Score of every column.
@@ -136,7 +137,7 @@ def attention(
     """Compute LeakyReLU, softmax, weighted sum, bias and mean of heads in one loop over the rows.
 
     Parameters:
-        prepared: Result of `factors`.
+        prepared: Scores of columns and of rows, with exponentials: the result of `factors`.
         x (Tensor[n, h d]): For every column, the row that is summed; contiguous.
         bias (Tensor[h d], or Tensor[d] if `mean`; optional): Bias of the result.
 
@@ -387,7 +388,7 @@ def _dot(y, to, x, first, d):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _stages(call, dtype):  # type: ignore[no-untyped-def]
-    """Claim blocks of rows or columns and compute the call's stage, until no block is left."""
+    """Claim blocks of rows or columns, and compute `call`'s stage for them, until none is left."""
     stage, num_blocks = call[STAGE], call[NUM_BLOCKS]
     blocks = carray(pointer(call[BLOCKS]), num_blocks + 1, np.int64)
     while True:

@@ -70,7 +70,7 @@ class KeptBlock:
         scratch: tuple[Int32Array, Int32Array],
         in_place: bool,
     ) -> tuple[Block, Int64Array, Int64Array]:
-        """Return the block, and positions in `rows` of its outputs and of its inputs, ascending.
+        """Return the mini-batch's block, and where its outputs and inputs are in `rows`, ascending.
 
         Parameters:
             rows (int64[m]): Rows of the slice that take part in the mini-batch.

@@ -106,7 +106,7 @@ class Block(WithColumns):
     def of_part(
         cls, part: Part, self_loops: bool, factor: npt.NDArray[np.float64] | None = None
     ) -> Block:
-        """Return the block with all rows and nonzeros of a plan's slice, for all layers."""
+        """Return the block with all rows and nonzeros of a plan's slice; it serves every layer."""
         return cls(
             inputs=part.global_id,
             outputs=None,

@@ -63,9 +63,10 @@ def numbered(block: Block, sampling: Sampling) -> Block:
 
 
 def with_uses_sent(block: Block, transport: Transport) -> Block:
-    """Return the block with `Numbering.uses_sent`: the receiver's `uses` of sent rows. Collective.
+    """Return the block with `Numbering.uses_sent`, which receivers send. Collective.
 
-    A block without `Numbering.uses` is returned unchanged.
+    It has, for every sent row, the numbers of the receiver's nonzeros that multiply the row. A
+    block without `Numbering.uses` is returned unchanged.
     """
     numbering = block.numbering
     if numbering is None or numbering.uses is None:
@@ -345,10 +346,10 @@ def _kept_rows(
     pin: Any,
     scale: float,
 ) -> Any:
-    """Draw the nonzeros in halo columns that `_kept` draws, for CSR arrays of their transpose.
+    """Draw the same nonzeros in halo columns as `_kept`, from a matrix with a row per halo column.
 
-    Return the CSR arrays of the kept rows. `received` says which rows (halo rows) are kept, and
-    `scale` multiplies the values.
+    The arguments and the result are CSR arrays of such a matrix; the result has only the kept rows,
+    which `received` marks. `scale` multiplies the values.
     """
     rows = size = 0
     for c in range(len(received)):

@@ -82,7 +82,7 @@ class Clones:
     def alone(self) -> Clones:
         """Return these clones, with the edges of every row counted on this rank only.
 
-        Means divide by these counts in variant 0c, which sends no rows.
+        Means divide by these counts in variant 0c (`--fold none`), which sends no rows.
         """
         block = self.block
         assert block.edges is not None

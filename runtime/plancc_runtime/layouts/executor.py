@@ -57,7 +57,7 @@ class Action:
 
     Attributes:
         what: "start" or "finish" messages, "multiply", "send" or "add" rows of a scatter, or
-            "share".
+            "share" (carry out a collective of a group of ranks).
         step: The step of the program to which the action belongs.
         comes: Step that moves rows which a product reads as they arrive; None: none are awaited.
         leaves: Step that sends a product's rows as they are computed; None: no rows are sent.

@@ -205,8 +205,8 @@ class FeatureGraph(LayerGraph):
         Collective. Input and output are contiguous: Tensor[num_inputs, width].
 
         Parameters:
-            before: Called with the range of a batch's rows before sending; fills these rows of
-                `source`.
+            before: Called with the range of a batch's rows, to fill these rows of `source` before
+                they are sent.
             after: Called with the range of a batch's rows when they are in `out`.
             meanwhile: Called once, while the first messages are in flight.
         """

@@ -197,8 +197,9 @@ class LocalGraph(ProgramGraph):
         return torch.cat([x[:own], self._copied(x[own:], self._partials)])
 
     def fold_pattern(self, nonzeros: str) -> Pattern:
-        """Return the pattern of the matrix that sums the result of `partial_rows` into own rows.
+        """Return the pattern of the matrix that sums own and received rows into own rows.
 
+        The columns are the rows that `partial_rows` returns: own rows, then received rows.
         An own row has a nonzero in its own column if this rank has nonzeros in the row, and a
         nonzero for every rank that sends a folded row for it.
         """

@@ -129,7 +129,10 @@ class _Layer:
 
 
 def apply_all(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
-    """Apply `works`, which use only the network's parameters, to all rows, some rows at a time."""
+    """Apply the functions `works` to all rows, some rows at a time.
+
+    Of the network, the functions use only the parameters.
+    """
     return _ApplyAll.apply(tuple(works), max(network.dims), len(rows), *rows, *network.parameters())
 
 

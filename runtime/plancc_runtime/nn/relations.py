@@ -306,9 +306,9 @@ class PerRelation(RelationConv):
     Rows are sent once for all relations. From the exchange, each convolution gets the source rows
     of its relation, or sums of these rows, as its argument `fixed`. Its argument x has the rows of
     the relation's destination type, if the convolution reads them. The rows of a destination type
-    are multiplied once by the sum of the convolutions' `own_map`, and once by a matrix that has
-    their `target_map` side by side. If a type is the destination of no relation, its output is a
-    separate linear map of its own rows, or 0 if the convolutions do not read own rows.
+    are multiplied once by the sum of the convolutions' weights `own_map`, and once by a matrix with
+    their weights `target_map` side by side. If a type is the destination of no relation, its output
+    is a separate linear map of its own rows, or 0 if the convolutions do not read own rows.
 
     Attributes:
         kind: Class of the convolutions; `per_relation` makes a subclass for every such class.

@@ -226,7 +226,7 @@ class _Side(NamedTuple):
     graph: Graph | TypedGraph | None
 
     def taken(self, x: Tensor, entry: Entry) -> Tensor:
-        """Return the entries of x that are in the subgraph and belong to this run. Collective.
+        """Return the entries of x for rows or edges that this run has in the subgraph. Collective.
 
         Axis 0 of x has this rank's entries; the run on one rank gets the entries of all ranks.
         """

@@ -349,8 +349,8 @@ class Distributed(nn.Module):
     def _on_columns(self, layer: Any, rules: TorchRules) -> list[Any]:
         """Return hooks of HGTConv, which concatenates the rows of all types.
 
-        Inside the layer, tensors have no marks, and halo rows follow own rows. Only keys and values
-        of attention are sent; all other halo rows are 0.
+        Inside the layer, tensors have no marks (see `pyg.marks`), and halo rows follow own rows.
+        Only keys and values of attention are sent; all other halo rows are 0.
         """
 
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
@@ -606,9 +606,9 @@ def _path_text(path: Path) -> str:
 
 
 def _fitting(x: Tensor, rows: TypeRows | None, edges: TypeEdges | None) -> list[str]:
-    """Return the values of `ArgumentKind.what` that fit the shape of a tensor.
+    """Return what a tensor may hold, judged by its shape: values of `ArgumentKind.what`.
 
-    "beyond" is added if an edge index has a number that is not a local row.
+    "beyond" is added if the tensor may be an edge index, but has a number that is no local row.
     """
     found = []
     if x.ndim and edges is not None:

@@ -233,7 +233,7 @@ def mark_in_place(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> T
 
 
 def counted(size: int, of: TypeRows | None, total: Callable[[], int]) -> Count:
-    """Return `size`, this rank's size of a spread axis, as a `Count` with `of` and `total`."""
+    """Return this rank's `size` of a spread axis as a `Count`, with attributes `of` and `total`."""
     found = Count(size)
     found.of, found.total = of, total
     return found

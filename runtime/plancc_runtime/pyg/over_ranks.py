@@ -216,7 +216,7 @@ class OverRanks(TorchFunctionMode):
 
 
 class Bins(NamedTuple):
-    """A division of entries into bins, which may have entries on several ranks.
+    """A division of a tensor's entries into bins; a bin may have entries on several ranks.
 
     Attributes:
         total (callable): Maps entries to the sum of every bin, with gradient.

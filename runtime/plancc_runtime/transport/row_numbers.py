@@ -90,7 +90,7 @@ def send_lists(
 def sending_lists(
     exchange: Exchange, ptr: Int64Array, numbers: npt.NDArray[Any], transport: Transport
 ) -> Rounds[tuple[Int64Array, npt.NDArray[Any]]]:
-    """Do what `send_lists` does, as a generator that pauses while messages are in flight."""
+    """Send lists of numbers like `send_lists`, as a generator that pauses while messages travel."""
     sizes = yield from sending_numbers(exchange, np.diff(ptr).astype(np.int32), transport)
     arrived = offsets(sizes)
     received = np.empty((arrived[-1], *numbers.shape[1:]), numbers.dtype)
@@ -186,7 +186,8 @@ def _word_messages(exchange: Exchange) -> Exchange:
 def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
     """Pack row numbers into words of 32 bits; return positions and values of words that are not 0.
 
-    Bit k of a message's words is set if `rows` has the message's row k.
+    Every row of a message has one bit: bit k is set if `rows`, ascending, has the message's k-th
+    row. `row_ptr` and `word_ptr` are the offsets of the rows, and of the words, of each message.
     """
     places = np.empty(len(rows), dtype=np.int64)
     words = np.empty(len(rows), dtype=np.int32)
