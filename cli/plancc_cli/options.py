@@ -449,7 +449,10 @@ SAMPLING = ("sampler", "batch_size", "fanouts", "sampler_options")
 
 
 def sampling(default: str) -> Decorator:
-    """Return a decorator that adds the options `SAMPLING`; their values are None if not given."""
+    """Return a decorator that adds the options `SAMPLING`; their values are None if not given.
+
+    `default` is the default sampler, which the help names.
+    """
     from plancc.sampling import SAMPLERS, sampler_options
 
     fields = sampler_options()

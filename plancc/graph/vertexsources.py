@@ -205,10 +205,11 @@ def vertex_data_of(
     elsewhere: bool = False,
     in_order: bool = False,
 ) -> VertexData:
-    """Return the vertex data in a mapping from the source's names to arrays (NumPy, torch).
+    """Return the vertex data that `held` has: a mapping from the source's names to its arrays.
 
-    For several vertex types, `held` may map every type to such a mapping. Arrays with unknown names
-    are ignored, with a warning. For the other parameters see `read_vertex_data`.
+    The arrays are of NumPy or torch. For several vertex types, `held` may map every type to such a
+    mapping. Arrays with unknown names are ignored, with a warning. For the other parameters see
+    `read_vertex_data`.
 
     Parameters:
         elsewhere: Whether the names in `keys` may be in another source.
@@ -320,7 +321,7 @@ def _are_by_type(held: Mapping[str, Any], types: Types, keys: Keys) -> bool:
 def _data_of_types(
     held: Mapping[Any, Any], graph: Graph, types: Types, where: str, split: str | None, keys: Keys
 ) -> VertexData:
-    """Return the vertex data of a mapping of types to arrays; see `vertex_data_of`.
+    """Return the vertex data in `held`, which has a mapping of arrays for each vertex type.
 
     If `held` also has relations as keys, rows are in the order of the vertices, even if `held` has
     ids.

@@ -250,7 +250,7 @@ def format_of_records(
 ) -> Format:
     """Return the format of files that hold one record each: a dict with the arrays of a graph.
 
-    If `options` of the format has "keys", ``keys["graph"]`` is the name that ``edge_index`` has in
+    If users may pass `keys` to the format, ``keys["graph"]`` is the name that ``edge_index`` has in
     the file.
     """
 

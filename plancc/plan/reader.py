@@ -211,8 +211,8 @@ class PlanFile:
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
         """Read the entries of parts ``first..last-1`` of a dataset; check them by their digests.
 
-        Datasets that are not cut into parts are read whole. Of offsets, the entry that ends the
-        last part is read, too.
+        Datasets that are not cut into parts are read whole. If the dataset holds offsets, the
+        offset at which the last part ends is read, too.
         """
         node, dataset = self.node(name), dataset_of(name)
         last = self.header.num_parts if last is None else last

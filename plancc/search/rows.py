@@ -274,7 +274,10 @@ class RowJob(RefiningJob):
         return self.start(problem, how.adapter, seeds=[seed], **given)
 
     def scattered(self, seed: int) -> Owner:
-        """Draw random owners, the start for sweeps in graphs without clusters; record the step."""
+        """Draw random owners, from which sweeps start in graphs without clusters.
+
+        They are added to the record of the search's trials.
+        """
         begin = wall_seconds()
         owner = random_owner(len(self.nets.weight), self.num_parts, seed, self.limits.capacities)
         self.note(f"random seed {seed}", begin, Owners(owner))

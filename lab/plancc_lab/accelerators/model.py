@@ -185,7 +185,7 @@ def _tiled(memory: OutputTiles, work: Aggregations, width: int) -> MemoryTraffic
 
 
 def _masked_outputs(work: Aggregations, whole: float) -> float:
-    """Return the bytes of the mask plus those of kept outputs; all outputs have `whole` bytes."""
+    """Return the bytes of the output mask, and of the outputs it keeps; all have `whole` bytes."""
     return (work.mask_density + 1 / 32) * whole
 
 

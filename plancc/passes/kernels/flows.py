@@ -703,7 +703,7 @@ def _leaves_both(one: Any, whole: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
-    """Find the balanced cut of least cost by piercing, if it is better than the current cut.
+    """Find the balanced cut of least cost by FlowCutter, if it is better than the current cut.
 
     Returns:
         moved (int32[k]): Vertices of the network that change parts; empty if no cut is better.

@@ -146,7 +146,8 @@ class Conv(nn.Module, ABC):
 
         Parameters:
             x (Tensor[num_inputs, d_in]): Input rows.
-            fixed: Result of ``self.fixed(graph, x)``; None if it must be computed.
+            fixed: Result of ``self.fixed(graph, x)``, the part of the layer that depends on no
+                weights; None if it must be computed.
             rectified: Whether to return max(output, 0); requires `rectifies`.
 
         Returns:
