@@ -205,11 +205,10 @@ def vertex_data_of(
     elsewhere: bool = False,
     in_order: bool = False,
 ) -> VertexData:
-    """Return the vertex data that `held` has: a mapping from the source's names to its arrays.
+    """Return the vertex data in `held`, which maps the source's names to arrays (NumPy, torch).
 
-    The arrays are of NumPy or torch. For several vertex types, `held` may map every type to such a
-    mapping. Arrays with unknown names are ignored, with a warning. For the other parameters see
-    `read_vertex_data`.
+    For several vertex types, `held` may map every type to such a mapping. Arrays with unknown names
+    are ignored, with a warning. For the other parameters see `read_vertex_data`.
 
     Parameters:
         elsewhere: Whether the names in `keys` may be in another source.

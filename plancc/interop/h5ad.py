@@ -154,8 +154,8 @@ def read_h5ad(
 def read_h5ad_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
     """Read the vertex data of an AnnData file.
 
-    Features are the matrix ``keys["features"]`` of ``obsm``, or "X" by default. Other data are
-    columns of ``obs``.
+    Features are the matrix ``keys["features"]`` of ``obsm``, by default the file's matrix ``X``.
+    Other data are columns of ``obs``.
     """
     found = _read_in_child(path, "data", keys)
     key = keys.get("features", "features")

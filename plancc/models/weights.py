@@ -163,9 +163,9 @@ def combined(
 ) -> npt.NDArray[np.int64]:
     """Combine the weights of every vertex into one weight: int64[n], with a sum up to `MAX_TOTAL`.
 
-    The total of a constraint becomes proportional to its importance, float64[c]; then constraints
-    are added. A combined weight is 0 only if all weights of the vertex are 0. One-dimensional
-    `weights` are returned unchanged.
+    Each column of `weights` is a constraint. It is scaled so that its sum is proportional to its
+    entry in `importance`, float64[c]; then the columns are added. A combined weight is 0 only if
+    all weights of the vertex are 0. One-dimensional `weights` are returned unchanged.
     """
     if weights.ndim == 1:
         return weights

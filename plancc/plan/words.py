@@ -120,7 +120,7 @@ class Collective:
 
 @dataclass(frozen=True, eq=False)
 class BroadcastWords(Collective, Transfer):
-    """Broadcasts in rounds, one root after another. In reverse, each is a reduction to its root.
+    """Broadcasts within groups, in rounds with one root each; reversed, reductions to the roots.
 
     Attributes:
         words (int64[rounds, groups]): Words that the root sends to every other member.

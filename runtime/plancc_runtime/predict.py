@@ -139,8 +139,8 @@ def score_links(
     """Write the scores of pairs of vertices, in the order of the file `links`. Collective.
 
     The file `links` has a pair of ids per line, such as ``17,42``: source, target. The file `path`
-    has the columns ``id``, ``source``, ``target``, ``score``, ``probability``. For the rest see
-    `predict`.
+    has the columns ``id``, ``source``, ``target``, ``score``, ``probability``. For the other
+    parameters see `predict`.
     """
     opened, description = _opened(plan, weights, {"links": GIVEN}, transport)
     name = fspath(weights)

@@ -284,7 +284,7 @@ def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
 
 
 def _leaves(source: _Source, tables: Tables) -> Pairs:
-    """Return `Tables.leaves` of an edge plan: messages if owners sent rows to all who use them.
+    """Return messages that would send each part all rows that its nonzeros use (`Tables.leaves`).
 
     The message from part k to part m has one row for each vertex of k that is an end of a nonzero
     of m, even if m both receives the vertex's row and sends a partial sum for it.

@@ -255,7 +255,7 @@ class BatchMask:
     def _block(self, batch: Batch, block: int, members: Int64Array) -> KeptBlock:
         """Return block number `block` of the mini-batch: its nonzeros and its message rows.
 
-        `members` are positions in `_vertices`.
+        `members` are the positions in `_vertices` of the mini-batch's vertices on this rank.
         """
         part, number = self._part, self._number
         factors: Floats | None

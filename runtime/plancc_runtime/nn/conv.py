@@ -179,8 +179,8 @@ class Conv(nn.Module, ABC):
 
         Parameters:
             fixed: Whether `before` gets the result of the method `fixed` instead of x. If so,
-                `across` moves no rows. If `reads_input` is true, `before` also gets the rows of x
-                that belong to output vertices.
+                `across` moves no rows. If the layer's `reads_input` is true, `before` also gets the
+                rows of x that belong to output vertices.
             first: Whether this is the first layer, whose input needs no gradient.
 
         Raises:
