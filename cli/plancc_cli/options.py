@@ -341,7 +341,7 @@ def parsed_pairs(
 def shares(needed: str, most: float | None = None) -> dict[str, Any]:
     """Return arguments of `click.option` for a value that is a comma-separated list of numbers.
 
-    If `most` is not None, the numbers must be in 0..`most`.
+    If `most` is not None, the numbers must be in 0..`most`. `needed` ends the error message.
     """
 
     def parse(

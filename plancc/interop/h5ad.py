@@ -72,7 +72,7 @@ def _node(file: Any, name: str) -> Any:
 
 
 def _names(file: Any, name: str) -> list[str]:
-    """Return the names in a group, sorted; an empty list if the group is missing."""
+    """Return the names in an HDF5 group, sorted; an empty list if the group is missing."""
     import h5py
 
     node = _node(file, name)

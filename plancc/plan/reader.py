@@ -192,7 +192,7 @@ class PlanFile:
         return Metrics.from_dict(self.attributes("metrics"), prefix)
 
     def vertex_data_names(self) -> list[str]:
-        """Return the names of the plan's vertex data as messages show them.
+        """Return the names of the plan's vertex data, as they are printed.
 
         Examples are "features" and "labels of author".
         """

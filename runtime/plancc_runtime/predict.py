@@ -265,7 +265,10 @@ def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[
 def _asked(
     ids: str | Sequence[int], plan: StrPath, opened: Opened, of: slice, transport: Transport
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the ids in a list or a file, and their vertices, int64[m]. Collective."""
+    """Return the ids in a list or a file, and their vertices, int64[m]. Collective.
+
+    InputError is raised for an id whose vertex is not in the range `of`.
+    """
     with transport.agreement():
         share = read_ids(plan, opened.content, transport)
         named = _are_names(share)

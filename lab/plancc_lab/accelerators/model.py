@@ -193,7 +193,7 @@ def _masked_outputs(work: Aggregations, whole: float) -> float:
 
 
 def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:
-    """Return the memory traffic of Z = A H on a processor with a cache: the less of two orders.
+    """Return the memory traffic of Z = A H on a processor with a cache, in the better loop order.
 
     If Z is computed row by row, a row of H is in the cache with a probability: the cached share of
     H. If it is computed from one block of H after another, A and H are read once, and Z is read

@@ -814,7 +814,7 @@ def split_pair(
 
 @njit(cache=True, nogil=True)
 def exchange_between(vertices: Any, one: int, two: int, nets: Any, state: Any) -> Any:
-    """Move each vertex from part `one` or `two` to the other; return the fall of the volume."""
+    """Move each of `vertices` from part `one` to `two`, or back; return the fall of the volume."""
     saved: Any = np.int64(0)
     for v in vertices:
         there = one if state.owner[v] == two else two

@@ -52,7 +52,7 @@ class Tariff(NamedTuple):
         message: Load that a message adds to the same two sides.
         ceiling, pressure: Load above which a side has a cost, and the price of the excess.
         fees (float64[m], m at least 1): ``fees[k]``: fee of row k of a message. Further rows have
-        the last fee.
+            the last fee.
     """
 
     row: float
