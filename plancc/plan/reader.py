@@ -523,7 +523,10 @@ class PlanFile:
         return header
 
     def _check_names(self) -> None:
-        """Raise PlanError for an unknown attribute or node, unless the minor version is newer."""
+        """Raise PlanError for unknown attributes, groups or datasets.
+
+        If the file's minor version is newer than this library's, they are allowed.
+        """
         if self.minor > MINOR:
             return
         names = self.attributes("")

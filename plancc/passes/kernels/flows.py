@@ -600,7 +600,7 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
 
 @njit(cache=True, nogil=True)
 def _list(side: int, x: int, net: Any, flow: Any) -> None:
-    """Add vertex x to the vertices that a side could take in next.
+    """Add vertex x to the vertices that a side of the cut could take in next.
 
     The side's own vertices come first, those farthest from the boundary before all others; of the
     other part's vertices, the farthest come last.
