@@ -71,8 +71,7 @@ def _objective_of_others(asked: Any) -> tuple[str, str] | None:
     """Return two lists of names, as strings for an error message.
 
     They are the models that have the asked objective, and the objectives of the asked model. Return
-    None if the asked model has the asked objective, or if no model's `own_objectives`
-    include it.
+    None if the asked model has the asked objective, or if no model's `own_objectives` include it.
     """
     known, name = asked.objectives, asked.options.objective
     owners = [n for n, each in MODELS.loaded().items() if name in each.own_objectives]

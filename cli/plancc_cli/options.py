@@ -451,7 +451,7 @@ SAMPLING = ("sampler", "batch_size", "fanouts", "sampler_options")
 def sampling(default: str) -> Decorator:
     """Return a decorator that adds the options `SAMPLING`; their values are None if not given.
 
-    `default` is the default sampler, which the help names.
+    `default` is the name of the default sampler, for the help text.
     """
     from plancc.sampling import SAMPLERS, sampler_options
 

@@ -252,8 +252,8 @@ class EdgeListEntries(PiecewiseEdges):
     def _check_whole(self, table: _Table, by_number: bool) -> None:
         """Raise InputError for a list that cannot be read in chunks.
 
-        In it, u and v have separate ids that are not numbers (`by_number`), or the first line may
-        hold the numbers of vertices and edges.
+        In such a list, u and v have separate ids (and are not given by vertex number), or the first
+        line may hold the numbers of vertices and edges.
         """
         where = self.where
         if table.claims.sides is not None and not by_number:

@@ -136,8 +136,8 @@ def _held(
 ) -> tuple[Mapping[str, Any] | None, str | None]:
     """Return the arrays of a source by the source's own names, and the name of the column of ids.
 
-    The arrays are None if the format holds no vertex data. The name is "" for a table without ids,
-    and None for sources other than tables.
+    The arrays are None if the format holds no vertex data. The column's name is "" for a table
+    without ids, and None for sources other than tables.
     """
     plain, known = name.lower().removesuffix(".gz"), format
     if format is None and required:

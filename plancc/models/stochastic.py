@@ -122,7 +122,7 @@ class StochasticModel(Model):
         return cls(sampler_options=of_sampler, **given)
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless a mini-batch has one block, or one for each of `num_layers`."""
+        """Raise InputError unless a mini-batch has one block, or one for each of the layers."""
         make_sampler(self.sampler, 1, **self.sampler_options).check_layers(num_layers)
 
     def with_data(self, vertex_data: VertexData) -> StochasticModel:

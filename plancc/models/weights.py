@@ -99,7 +99,7 @@ class Balance:
         return ",".join(name if own is None else f"{name}:{own!r}" for name, own in words)
 
     def check_given(self, graph: Graph) -> None:
-        """Raise InputError if "weights" or "train" is in `names`, but its data are missing."""
+        """Raise InputError if `names` has "weights" or "train", but the graph lacks their data."""
         for name in self.names:
             if name in (WEIGHTS, "train"):
                 _WEIGHTS[name](graph, self)

@@ -195,9 +195,9 @@ def _masked_outputs(work: Aggregations, whole: float) -> float:
 def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:
     """Return the memory traffic of Z = A H on a processor with a cache, in the better loop order.
 
-    If Z is computed row by row, a row of H is in the cache with a probability: the cached share of
-    H. If it is computed from one block of H after another, A and H are read once, and Z is read
-    and written for every block.
+    If Z is computed row by row, a read finds its row of H in the cache with a probability that is
+    the cached share of H. If Z is computed from one block of H after another, A and H are read
+    once, and Z is read and written for every block.
     """
     n = work.vertices
     whole = FEATURE_BYTES * n * width

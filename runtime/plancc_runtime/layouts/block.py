@@ -158,7 +158,8 @@ class Block(WithColumns):
 
         "plan" keeps the values; all others drop a diagonal that normalising added. "sum": 1 per
         edge, times the nonzero's `factor` if the block has factors. "mean": 1 / (edges of the row).
-        "closed-mean": 1 / (edges of the row, and 1 for its vertex), also on the diagonal.
+        "closed-mean": as "mean", but the row's own vertex counts too, with a nonzero on the
+        diagonal.
 
         In a block from `boundary.draw`, means divide by the edges before the draw, and edges are
         multiplied by `scale`, which keeps the expected values.
