@@ -430,7 +430,7 @@ def _cluster_values(
 def price_unit(
     value: float, share: npt.NDArray[np.float64], limits: Limits
 ) -> npt.NDArray[np.float64]:
-    """Return what prices of overweight are multiples of: float64[num_parts, num_constraints]."""
+    """Return the unit of the prices of overweight: float64[num_parts, num_constraints]."""
     total = np.maximum(limits.total, 1)
     overweight = Annealing.overweight * np.maximum(total / limits.num_parts, 1)
     return np.asarray(value / total / overweight / share**2 / limits.relative[:, None])

@@ -32,7 +32,7 @@ def graph_of(plan: Plan) -> Graph:
 
 
 def typed_graph_of(plan: Plan) -> Graph:
-    """Return the normalised graph of the plan, in which parallel nonzeros stay separate."""
+    """Return the normalised graph of the plan, in which repeated nonzeros stay separate."""
     if not plan.columns:
         return graph_of(plan)
     rows, columns = ends_of(plan)

@@ -241,7 +241,7 @@ class _Fork(torch.autograd.Function):
 
 
 class _Rounded(torch.autograd.Function):
-    """The product x weight of bfloat16 rows and a float32 weight."""
+    """The product ``x @ weight`` of bfloat16 rows x and a float32 weight."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
