@@ -409,7 +409,7 @@ class DelayedSums:
 
     @property
     def cycle(self) -> int:
-        """Number of epochs after which the vertices of a bin exchange sums again."""
+        """Number of epochs between two exchanges of the same vertex's sums."""
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:
