@@ -152,7 +152,7 @@ class FeatureGraph(LayerGraph):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """Return A (x weight) + bias, as in `LayerGraph`. Collective.
+        """Return A (x @ weight) + bias, as in `LayerGraph`. Collective.
 
         With a pipeline, each batch of rows of x weight is sent as soon as it is computed.
         """
