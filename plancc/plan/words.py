@@ -120,7 +120,7 @@ class Collective:
 
 @dataclass(frozen=True, eq=False)
 class BroadcastWords(Collective, Transfer):
-    """Broadcasts within groups, in rounds with one root each; reversed, reductions to the roots.
+    """Broadcasts in groups of ranks, in rounds with one root each; reversed, they are reductions.
 
     Attributes:
         words (int64[rounds, groups]): Words that the root sends to every other member.

@@ -71,7 +71,7 @@ class _Moving:
 
 
 class Flow:
-    """The messages of one product. Methods that send or receive are collective in the group.
+    """The messages of one product. Methods that send or receive are collective in a group of ranks.
 
     A rank must finish its messages in the order in which it started them.
 
