@@ -484,8 +484,8 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Improve a start's owners by sweeps, then by up to `cycles` V-cycles; return the best.
 
-        Some sweeps let parts exceed their limits for a while; others do not. Thin graphs, such as
-        road networks, get only the latter, since the former worsen their starts.
+        Some sweeps let parts exceed their limits for a while. Thin graphs, such as road networks,
+        do not get these sweeps, which worsen their starts.
 
         If a start of a thin graph with several constraints exceeds a limit, a V-cycle comes first:
         it moves clusters to neighbouring parts, where sweeps move single vertices to distant parts.
