@@ -1,4 +1,4 @@
-"""The memory that this process may still take, and a check that a planned need fits into it."""
+"""The memory that this process may still take, and a check that a planned amount fits."""
 
 from __future__ import annotations
 

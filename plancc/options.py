@@ -68,10 +68,10 @@ def models_that(able: str) -> str:
 
 
 def _objective_of_others(asked: Any) -> tuple[str, str] | None:
-    """Return, for an error, the models with the asked objective, and the asked model's objectives.
+    """Return two lists of names, as strings for an error message.
 
-    Return None if the asked model has the asked objective, or if no model's `own_objectives`
-    include it.
+    They are the models that have the asked objective, and the objectives of the asked model. Return
+    None if the asked model has the asked objective, or if no model's `own_objectives` include it.
     """
     known, name = asked.objectives, asked.options.objective
     owners = [n for n, each in MODELS.loaded().items() if name in each.own_objectives]

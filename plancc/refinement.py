@@ -186,8 +186,8 @@ def _loaded(
 def with_part(plan: Plan, part: str | os.PathLike[str] | npt.ArrayLike) -> Plan:
     """Return a plan with the same matrix and vertex data, and with other owners.
 
-    In the provenance, "model" (in a grid plan "blocks") becomes "file". Parts keep the vector's
-    numbers, even with a topology. Raises InputError with file, line and value.
+    In the provenance, "model" (in a grid plan "blocks") becomes "file". Parts are not renumbered
+    for a topology. Raises InputError with file, line and value.
 
     Parameters:
         part (path or int[num_vertices]): Part of every vertex, from 0. A vertex with -1 gets the

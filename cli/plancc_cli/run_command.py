@@ -120,7 +120,7 @@ def command(
 
 
 def resumed_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the options in the checkpoint, replaced by options on the command line."""
+    """Return the checkpoint's options; options on the command line replace them."""
     launch.need_torch(PROGRAM)
     from plancc_runtime.checkpoint import resumed_options
 

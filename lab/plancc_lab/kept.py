@@ -72,7 +72,10 @@ class Kept:
 
     @cached_property
     def _known(self) -> dict[tuple[str | int, ...], Any]:
-        """The last result of every key; damaged lines and lines of other sources are ignored."""
+        """The last result of every step, by key. Damaged lines are ignored.
+
+        So are lines with another string than `sources`, unless `any_sources` is true.
+        """
         text = ""
         if self.path.exists():
             with open_file(self.path) as stream:

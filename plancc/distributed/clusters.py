@@ -112,7 +112,7 @@ def _propagated(
 
 
 class _Between:
-    """The graph whose vertices are the clusters. Its method `made` builds it on all ranks."""
+    """The graph whose vertices are the clusters. `made` builds it, divided among the ranks."""
 
     def __init__(self, ranks: Ranks, level: ClusterLevel, label: Int32Array, num: int) -> None:
         self.ranks, self.level, self.label, self.num = ranks, level, label, num

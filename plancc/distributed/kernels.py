@@ -138,7 +138,7 @@ def mark_columns(rows: Any, base: int, indptr: Any, indices: Any, marked: Any) -
 
 @njit(cache=True, nogil=True)
 def picked(ptr: Any, entry: Any, which: Any) -> Any:
-    """Return the lists ``entry[ptr[i]:ptr[i + 1]]``, i in `which`, joined, and their lengths."""
+    """Join the lists ``entry[ptr[i]:ptr[i + 1]]`` of all i in `which`; return their lengths too."""
     lengths = np.empty(len(which), dtype=np.int32)
     total = 0
     for i in range(len(which)):

@@ -56,7 +56,7 @@ class Share(WithColumns):
         return int(self.bounds[self.rank + 1])
 
     def sizes(self, graph: Graph) -> Graph:
-        """Return a graph whose rows have as many nonzeros as this share's, all in column 0."""
+        """Return a graph with as many nonzeros per row as this share, but all in column 0."""
         indptr = offsets(self.degree)
         nobody = np.broadcast_to(np.int32(0), int(indptr[-1]))  # takes no memory
         return Graph(indptr, nobody, source=graph.source, types=graph.types)

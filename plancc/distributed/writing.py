@@ -132,7 +132,7 @@ def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
 def _fill(ranks: Ranks, output: str | PathLike[str], file: int, blocks: list[RowBlock]) -> None:
     """Write the blocks of all ranks. Collective.
 
-    Rank 0 writes for the ranks that cannot reach the file.
+    `file` is negative on ranks that cannot reach the file; rank 0 writes for them.
     """
     with ranks.agreement(), _output_errors(output):
         for block in blocks if file >= 0 else ():

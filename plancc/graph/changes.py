@@ -106,9 +106,9 @@ class EdgeChanges:
 def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None) -> Graph:
     """Return the graph after edges are removed, and then edges are added.
 
-    `Graph.columns` are dropped. In an undirected graph, the edge ``u v`` is also ``v u``; repeated
-    edges count once. New ids are new vertices, in the order of ids; if ids are 0..n-1, new ids
-    start at n.
+    Further data of the edges (`Graph.columns`) are dropped. In an undirected graph, the edge
+    ``u v`` is also ``v u``; repeated edges count once. New ids are new vertices, in the order of
+    ids; if ids are 0..n-1, new ids start at n.
     """
     own = ids_or_numbers(graph.num_vertices, graph.original_ids, None)
     added, removed = (each and each.among(own) for each in (added, removed))

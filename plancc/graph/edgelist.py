@@ -250,7 +250,11 @@ class EdgeListEntries(PiecewiseEdges):
         self.weighted = bool(table.weights)
 
     def _check_whole(self, table: _Table, by_number: bool) -> None:
-        """Raise InputError for a list with separate ids of u and v, or with a line of sizes."""
+        """Raise InputError for a list that cannot be read in chunks.
+
+        In such a list, u and v have separate ids (and are not given by vertex number), or the first
+        line may hold the numbers of vertices and edges.
+        """
         where = self.where
         if table.claims.sides is not None and not by_number:
             cure = "compile it on one rank, without `memory`"

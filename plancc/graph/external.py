@@ -211,7 +211,8 @@ def _pieces(
 ) -> Iterator[tuple[int, int, npt.NDArray[Any]]]:
     """Yield ranges of a bucket's rows, each with first row, last row + 1 and entries.
 
-    A bucket with more than `together` entries has several ranges.
+    A bucket is a file with the entries of rows ``first..last-1``, in any order. A bucket with more
+    than `together` entries has several ranges.
     """
     every: Any = np.memmap(path, kind, "r")
     ranges = min(-(-len(every) // together), last - first)

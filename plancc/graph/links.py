@@ -346,8 +346,8 @@ def random_links(
 def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple[int, int]:
     """Return the indices of the first validation link and of the first test link.
 
-    `times`, float64[links], ascend. Links of the same time stay in one split, with a warning if a
-    split misses its share thereby.
+    `times`, float64[links], ascend. Links of the same time stay in one split; if this changes a
+    split's share, there is a warning.
     """
     total, cuts, end = len(times), list[int](), len(times)
     begins = np.flatnonzero(np.diff(times)) + 1

@@ -84,11 +84,11 @@ class _Header:
 def read_mtx(
     path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
 ) -> Graph:
-    """Read a MatrixMarket coordinate file, plain or .gz; directed if the header says "general".
+    """Read a MatrixMarket coordinate file, plain or .gz.
 
-    A pattern file has no values; others become float64. Network Repository's banner with one
-    percent sign is read with a warning. A rectangular matrix is a graph of two vertex types
-    (`plancc.graph.union.rectangular`).
+    The graph is directed if the header says "general". A pattern file has no values; others become
+    float64. Network Repository's banner with one percent sign is read with a warning. A rectangular
+    matrix is a graph of two vertex types (`plancc.graph.union.rectangular`).
     """
     entries = MtxEntries(path, pattern=pattern)
     row, col, values = entries.whole()

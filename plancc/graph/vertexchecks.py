@@ -127,7 +127,7 @@ def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
 
 
 def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[Any]:
-    """Return features in their `feature_type`; raise InputError unless all numbers are finite."""
+    """Return features in the dtype of plans; raise InputError unless all numbers are finite."""
     if array.dtype.kind not in "biuf":
         cure = "save it as float32 or integers"
         raise InputError(f"{what} holds '{array.dtype}', not real numbers; {cure}")

@@ -136,8 +136,8 @@ def _held(
 ) -> tuple[Mapping[str, Any] | None, str | None]:
     """Return the arrays of a source by the source's own names, and the name of the column of ids.
 
-    The arrays are None if the format holds no vertex data. The name is "" for a table without ids,
-    and None for sources other than tables.
+    The arrays are None if the format holds no vertex data. The column's name is "" for a table
+    without ids, and None for sources other than tables.
     """
     plain, known = name.lower().removesuffix(".gz"), format
     if format is None and required:
@@ -205,7 +205,7 @@ def vertex_data_of(
     elsewhere: bool = False,
     in_order: bool = False,
 ) -> VertexData:
-    """Return the vertex data in a mapping from the source's names to arrays (NumPy, torch).
+    """Return the vertex data in `held`, which maps the source's names to arrays (NumPy, torch).
 
     For several vertex types, `held` may map every type to such a mapping. Arrays with unknown names
     are ignored, with a warning. For the other parameters see `read_vertex_data`.
@@ -320,7 +320,7 @@ def _are_by_type(held: Mapping[str, Any], types: Types, keys: Keys) -> bool:
 def _data_of_types(
     held: Mapping[Any, Any], graph: Graph, types: Types, where: str, split: str | None, keys: Keys
 ) -> VertexData:
-    """Return the vertex data of a mapping of types to arrays; see `vertex_data_of`.
+    """Return the vertex data in `held`, which has a mapping of arrays for each vertex type.
 
     If `held` also has relations as keys, rows are in the order of the vertices, even if `held` has
     ids.

@@ -72,7 +72,7 @@ def _node(file: Any, name: str) -> Any:
 
 
 def _names(file: Any, name: str) -> list[str]:
-    """Return the names in a group, sorted; an empty list if the group is missing."""
+    """Return the names in an HDF5 group, sorted; an empty list if the group is missing."""
     import h5py
 
     node = _node(file, name)
@@ -155,8 +155,8 @@ def read_h5ad(
 def read_h5ad_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
     """Read the vertex data of an AnnData file.
 
-    Features are the matrix ``keys["features"]`` of ``obsm``, or "X" by default. Other data are
-    columns of ``obs``.
+    Features are the matrix ``keys["features"]`` of ``obsm``, by default the file's matrix ``X``.
+    Other data are columns of ``obs``.
     """
     found = _read_in_child(path, "data", keys)
     key = keys.get("features", "features")

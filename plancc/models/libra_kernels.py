@@ -207,7 +207,7 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
 
     A vertex that no part holds takes the least loaded of all parts. Vertices choose in the order
     `order`, and add 1 to the load of their owner. Return int32[n]; here and in `order`, vertices
-    are numbered by their position in ascending order of nonzeros.
+    are numbered from the one with the fewest nonzeros to the one with the most.
     """
     key = load * _LOAD + np.arange(len(load))
     owner = np.empty(len(order), dtype=np.int32)

@@ -125,9 +125,9 @@ class Limits:
     def least(self) -> npt.NDArray[np.int64]:
         """Smallest useful limits of the parts' weights: int64[num_parts, c].
 
-        No partition respects lower limits. With equal capacities, a limit is `least_maximum`.
-        Otherwise it is the even share times `least_factor`, but at least the lightest weight, since
-        no part is empty.
+        No partition respects lower limits. With equal capacities, a limit is the lower bound that
+        `least_maximum` returns. Otherwise it is the even share times `least_factor`, but at least
+        the lightest weight, since no part is empty.
         """
         columns = self.weights.T
         if not self.unequal:

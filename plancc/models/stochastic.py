@@ -122,7 +122,7 @@ class StochasticModel(Model):
         return cls(sampler_options=of_sampler, **given)
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless a mini-batch has one block, or one for each of `num_layers`."""
+        """Raise InputError unless a mini-batch has one block, or one for each of the layers."""
         make_sampler(self.sampler, 1, **self.sampler_options).check_layers(num_layers)
 
     def with_data(self, vertex_data: VertexData) -> StochasticModel:
@@ -352,11 +352,12 @@ class GrowingSample:
 def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
     """Approximate an expected volume by nets with constant costs.
 
-    A row is sent to a part that has c pins of the row's net, without the source, with probability
-    reach[c]. This is approximated by ``alpha * (c > 0) + beta * c``, exactly for c = 1 and for half
-    of the pins. So every net keeps its pins with the cost alpha, and every pin gets a net with the
-    source, of cost beta. Costs are scaled: alpha + beta is `FITTED_COST`. Nets whose cost is
-    rounded to 0 are left out.
+    A net's source is the vertex whose row is sent. A part that has c other pins of the net gets the
+    row with probability ``inclusion.reach[c]``. This is approximated by
+    ``alpha * (c > 0) + beta * c``, exactly for c = 1 and for half of the pins. So every net keeps
+    its pins with the cost alpha, and each pin except the source gets a net with the source, of cost
+    beta. Costs are scaled: alpha + beta is `FITTED_COST`. Nets whose cost is rounded to 0 are left
+    out.
     """
     assert hypergraph.net_sources is not None
     size = np.diff(hypergraph.net_ptr)

@@ -99,7 +99,7 @@ class Balance:
         return ",".join(name if own is None else f"{name}:{own!r}" for name, own in words)
 
     def check_given(self, graph: Graph) -> None:
-        """Raise InputError if "weights" or "train" is in `names`, but its data are missing."""
+        """Raise InputError if `names` has "weights" or "train", but the graph lacks their data."""
         for name in self.names:
             if name in (WEIGHTS, "train"):
                 _WEIGHTS[name](graph, self)
@@ -167,9 +167,9 @@ def combined(
 ) -> npt.NDArray[np.int64]:
     """Combine the weights of every vertex into one weight: int64[n], with a sum up to `MAX_TOTAL`.
 
-    The total of a constraint becomes proportional to its importance, float64[c]; then constraints
-    are added. A combined weight is 0 only if all weights of the vertex are 0. One-dimensional
-    `weights` are returned unchanged.
+    Each column of `weights` is a constraint. It is scaled so that its sum is proportional to its
+    entry in `importance`, float64[c]; then the columns are added. A combined weight is 0 only if
+    all weights of the vertex are 0. One-dimensional `weights` are returned unchanged.
     """
     if weights.ndim == 1:
         return weights

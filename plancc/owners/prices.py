@@ -80,7 +80,7 @@ class PricedForms:
     seconds: dict[str, tuple[bool, float]] = field(default_factory=dict)
 
     def balance_of(self, form: Form) -> Balance:
-        """Return the balance of the parts in this form's plan: the given balance, if possible.
+        """Return the balance of the parts in a plan of this form: the given balance, if possible.
 
         An edge plan cannot balance rows. If the given balance includes rows, such a plan balances
         the nonzeros alone.

@@ -99,7 +99,7 @@ class Assigner:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """The checked request of a compile.
+    """The checked request of a compilation.
 
     Attributes:
         options: The user's options of the model.

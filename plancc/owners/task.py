@@ -121,7 +121,7 @@ class Task:
     def handed_on(self) -> dict[str, str]:
         """{"objective": the user's objective} if the model must get it as an option, else {}.
 
-        The model must get it if it has objectives of its own: no search runs then, and the model's
+        A model with objectives of its own must get it: no search runs then, and the model's
         partitioner minimises the objective.
         """
         asked = self.options.objective

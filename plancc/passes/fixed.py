@@ -90,7 +90,10 @@ class Around:
         return found
 
     def outside(self, owner: Owner) -> Owner:
-        """Convert owners from the smaller to the given problem; fixed vertices keep their parts."""
+        """Return owners of the given problem's vertices, from owners of the smaller problem.
+
+        Parts are renumbered so that fixed vertices keep their parts.
+        """
         return numbered_by(self._parts, owner, self.limits.num_parts)[self.label]
 
     def holds(self, owner: Owner) -> bool:

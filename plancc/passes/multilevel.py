@@ -39,10 +39,10 @@ class Goal:
     """The objective of sweeps: the volume, or the expected volume of mini-batches.
 
     Attributes:
-        reach (float64[m + 1], or None): Probability that a part with c pins of a net needs its row,
-            scaled so that ``reach[1]`` is about 1, since gains below `plancc.passes.presets.TINY`
-            count as 0. If it is None, the objective is the volume.
-        unit: Factor of `value` that undoes the scaling of `reach`.
+        reach (float64[m + 1], or None): ``reach[c]``: probability that a part with c pins of a net
+            needs the net's row, scaled so that ``reach[1]`` is about 1, since gains below
+            `plancc.passes.presets.TINY` count as 0. If it is None, the objective is the volume.
+        unit: Factor in the result of `value`, which undoes the scaling of `reach`.
     """
 
     reach: npt.NDArray[np.float64] | None = None
@@ -434,7 +434,7 @@ def _cluster_values(
 def price_unit(
     value: float, share: npt.NDArray[np.float64], limits: Limits
 ) -> npt.NDArray[np.float64]:
-    """Return the base price of overweight (`Sweeps.price_unit`)."""
+    """Return the unit of the prices of overweight: float64[num_parts, num_constraints]."""
     total = np.maximum(limits.total, 1)
     overweight = Annealing.overweight * np.maximum(total / limits.num_parts, 1)
     return np.asarray(value / total / overweight / share**2 / limits.relative[:, None])

@@ -40,7 +40,7 @@ class Merit(NamedTuple):
     """Score of a partition; the first attribute that differs decides, and lower is better.
 
     Attributes:
-        overload: Weight above the limits, in mean weights of a part.
+        overload: Weight above the limits, divided by the mean weight of a part.
         value: Value of the pass's objective (`plancc.cost.objectives`).
         volume: Number of rows sent in a product.
     """

@@ -82,9 +82,9 @@ def digests_of(
 
 
 def points_of(arrays: Arrays) -> dict[str, Int64Array]:
-    """Call `cut_points` for each value of `FileDataset.cut` that these datasets have.
+    """Return offsets that cut the datasets into parts, by value of `FileDataset.cut`.
 
-    Return the results by value of `FileDataset.cut`.
+    Only values other than "" that these datasets have. For the offsets see `cut_points`.
     """
     cuts = dict.fromkeys(dataset_of(name).cut for name in arrays)  # the same order on all ranks
     return {cut: cut_points(cut, arrays.__getitem__) for cut in cuts if cut}

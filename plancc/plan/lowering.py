@@ -217,9 +217,9 @@ def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column
 
 @njit(cache=True, nogil=True)
 def _number(row_ptr, local, spare, column, value):  # type: ignore[no-untyped-def]
-    """Replace every column c of a part by ``local[c]``, and put own columns first in each row.
+    """Replace every column c of a part by its local number ``local[c]``.
 
-    `spare` is scratch memory for one row.
+    Afterwards, own columns come first in each row. `spare` is scratch memory for one row.
     """
     rows = len(row_ptr) - 1
     spare_column, spare_value = spare

@@ -16,8 +16,8 @@ step uses. When words are counted, it says which traffic the step causes
 (`plancc.plan.words.transfers`).
 
 Between two collective steps, the runtime starts all messages, waits for a message before a step
-reads the message's rows, and adds the rows of a `ScatterAdd` last. A program that needs another
-order raises an error.
+reads the message's rows, and adds received partial sums (`ScatterAdd`) last. A program that needs
+another order raises an error.
 """
 
 from __future__ import annotations

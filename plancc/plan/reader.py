@@ -192,7 +192,7 @@ class PlanFile:
         return Metrics.from_dict(self.attributes("metrics"), prefix)
 
     def vertex_data_names(self) -> list[str]:
-        """Return the names of the plan's vertex data as messages show them.
+        """Return the names of the plan's vertex data, as they are printed.
 
         Examples are "features" and "labels of author".
         """
@@ -211,8 +211,8 @@ class PlanFile:
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
         """Read the entries of parts ``first..last-1`` of a dataset; check them by their digests.
 
-        Datasets that are not cut into parts are read whole. Of offsets, the entry that ends the
-        last part is read, too.
+        Datasets that are not cut into parts are read whole. If the dataset holds offsets, the
+        offset at which the last part ends is read, too.
         """
         node, dataset = self.node(name), dataset_of(name)
         last = self.header.num_parts if last is None else last
@@ -523,7 +523,10 @@ class PlanFile:
         return header
 
     def _check_names(self) -> None:
-        """Raise PlanError for an unknown attribute or node, unless the minor version is newer."""
+        """Raise PlanError for unknown attributes, groups or datasets.
+
+        If the file's minor version is newer than this library's, they are allowed.
+        """
         if self.minor > MINOR:
             return
         names = self.attributes("")

@@ -53,7 +53,8 @@ class Routed(Exchange):
     """A rank's exchange that sends rows in hops; its method `keep` returns one without hops.
 
     Attributes:
-        from_owners: Whether owners send the rows; a fold runs the hops in reverse order.
+        from_owners: Whether owners send the rows. If not, they receive partial sums (a fold), and
+            the hops run in reverse order.
     """
 
     route: PartRoute

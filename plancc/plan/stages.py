@@ -40,7 +40,7 @@ class Batches:
         return self.num_rows * stage // self.stages, self.num_rows * (stage + 1) // self.stages
 
     def share(self, stage: int, column: int) -> tuple[int, int]:
-        """Return the range of rows of batch `stage` for rank number `column` of the part."""
+        """Return the range of batch `stage`'s rows that the part's rank number `column` has."""
         first, last = self.bounds(stage)
         size = last - first
         return first + size * column // self.columns, first + size * (column + 1) // self.columns

@@ -124,7 +124,7 @@ class Collective:
 
 @dataclass(frozen=True, eq=False)
 class BroadcastWords(Collective, Transfer):
-    """Broadcasts in rounds, one root after another. In reverse, each is a reduction to its root.
+    """Broadcasts in groups of ranks, in rounds with one root each; reversed, they are reductions.
 
     Attributes:
         words (int64[rounds, groups]): Words that the root sends to every other member.

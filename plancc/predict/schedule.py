@@ -57,7 +57,7 @@ class Pairs:
         return Pairs(self.num_ranks, self.target, self.source, self.rows, self.hops)
 
     def by_step(self, name: str) -> dict[str, Pairs]:
-        """Return the hops by name of their step; without hops, this object under `name`."""
+        """Return the hops by the names of their steps; without hops, this object by `name`."""
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
     def by_node(self, ranks_per_node: int) -> PairSplit:

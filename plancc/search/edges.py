@@ -64,7 +64,7 @@ def search_edges(
     *,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
-    """Find owners of rows and nonzeros; they are never worse than the row partitions at the start.
+    """Find owners of rows and nonzeros, never worse than the row partitions at the search's start.
 
     The search minimises the volume first, then the objective in `options`, whose `epsilon` limits
     the nonzeros of a part.

@@ -283,7 +283,10 @@ class RowJob(RefiningJob):
         return self.start(problem, how.adapter, seeds=[seed], **given)
 
     def scattered(self, seed: int) -> Owner:
-        """Draw random owners, the start for sweeps in graphs without clusters; record the step."""
+        """Draw random owners, from which sweeps start in graphs without clusters.
+
+        They are added to the record of the search's trials.
+        """
         begin = wall_seconds()
         owner = random_owner(len(self.nets.weight), self.num_parts, seed, self.limits.capacities)
         self.note(f"random seed {seed}", begin, Owners(owner))
@@ -490,8 +493,8 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Improve a start's owners by sweeps, then by up to `cycles` V-cycles; return the best.
 
-        Some sweeps let parts exceed their limits for a while; others do not. Thin graphs, such as
-        road networks, get only the latter, since the former worsen their starts.
+        Some sweeps let parts exceed their limits for a while. Thin graphs, such as road networks,
+        do not get these sweeps, which worsen their starts.
 
         If a start of a thin graph with several constraints exceeds a limit, a V-cycle comes first:
         it moves clusters to neighbouring parts, where sweeps move single vertices to distant parts.

@@ -26,9 +26,9 @@ def areas(
 ) -> list[Float64Array]:
     """Return the area under the ROC curve and the average precision of every class. Collective.
 
-    The average precision is the sum of (R_n - R_{n-1}) P_n over descending thresholds. `groups`:
-    for every split, finite scores float64[m, classes], and whether each vertex is in the class,
-    bool[m, classes].
+    The average precision is the sum of (R_n - R_{n-1}) P_n over descending thresholds n, with
+    recall R_n and precision P_n. `groups` has, for every split, finite scores float64[m, classes],
+    and whether each vertex is in the class, bool[m, classes].
 
     Returns:
         A list of arrays float64[splits, classes]:

@@ -182,7 +182,10 @@ class RowsOfRank:
         return RowsOfRank(places, len(wanted), self.contributes)
 
     def within(self, vertices: slice) -> tuple[npt.NDArray[np.int64], RowsOfRank]:
-        """Return the local rows of `vertices`, and a `RowsOfRank` that counts these from 0."""
+        """Return the local rows of `vertices`, and a `RowsOfRank` of them.
+
+        In it, vertices are counted from the start of the range.
+        """
         there = (self.vertices >= vertices.start) & (self.vertices < vertices.stop)
         size, rows = vertices.stop - vertices.start, np.flatnonzero(there)
         return rows, RowsOfRank(self.vertices[rows] - vertices.start, size, self.contributes)

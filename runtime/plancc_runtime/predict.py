@@ -140,8 +140,8 @@ def score_links(
     """Write the scores of pairs of vertices, in the order of the file `links`. Collective.
 
     The file `links` has a pair of ids per line, such as ``17,42``: source, target. The file `path`
-    has the columns ``id``, ``source``, ``target``, ``score``, ``probability``. For the rest see
-    `predict`.
+    has the columns ``id``, ``source``, ``target``, ``score``, ``probability``. For the other
+    parameters see `predict`.
     """
     opened, description = _opened(plan, weights, {"links": GIVEN}, transport)
     name = fspath(weights)
@@ -266,7 +266,10 @@ def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[
 def _asked(
     ids: str | Sequence[int], plan: StrPath, opened: Opened, of: slice, transport: Transport
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the ids in a list or a file, and their vertices, int64[m]. Collective."""
+    """Return the ids in a list or a file, and their vertices, int64[m]. Collective.
+
+    InputError is raised for an id whose vertex is not in the range `of`.
+    """
     with transport.agreement():
         share = read_ids(plan, opened.content, transport)
         named = _are_names(share)

@@ -56,7 +56,10 @@ class Opened:
         return "" if self.file is None else sampler_of(self.file)
 
     def read(self, transport: Transport) -> Part:
-        """Return the whole slice, with the vertex data of `rows`; close the file. Collective."""
+        """Return the whole slice; its vertex data are those in `self.rows`. Close the file.
+
+        Collective.
+        """
         with transport.agreement():
             part = self._read(transport)
         check_slices(part, transport)

@@ -187,16 +187,19 @@ def _tiled(memory: OutputTiles, work: Aggregations, width: int) -> MemoryTraffic
 
 
 def _masked_outputs(work: Aggregations, whole: float) -> float:
-    """Return the bytes of the mask plus those of kept outputs; all outputs have `whole` bytes."""
+    """Return the bytes of the output mask, and of the outputs that it keeps.
+
+    `whole` is the size in bytes of all outputs.
+    """
     return (work.mask_density + 1 / 32) * whole
 
 
 def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:
-    """Return the memory traffic of Z = A H on a processor with a cache: the least of two orders.
+    """Return the memory traffic of Z = A H on a processor with a cache, in the better loop order.
 
-    If Z is computed row by row, a row of H is in the cache with the probability (cached share of
-    H). If it is computed from one block of H after another, A and H are read once, and Z is read
-    and written for every block.
+    If Z is computed row by row, a read finds its row of H in the cache with a probability that is
+    the cached share of H. If Z is computed from one block of H after another, A and H are read
+    once, and Z is read and written for every block.
     """
     n = work.vertices
     whole = FEATURE_BYTES * n * width

@@ -47,7 +47,7 @@ class Certificate:
 
     @classmethod
     def of(cls, matrix: Graph, most_rows: int, most_nonzeros: int) -> Certificate:
-        """Return the lower bound for a matrix whose parts have at most these rows and nonzeros."""
+        """Return the bound for row plans whose parts have at most so many rows and nonzeros."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
 

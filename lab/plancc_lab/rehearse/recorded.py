@@ -107,7 +107,7 @@ class RecordingTransport(LocalTransport):
         """Record the steps in a ``with`` block, with a barrier at its end.
 
         If `moves`, messages are really sent: all ranks must enter the context, and compute one
-        after the other. If not, the context must be inside `alone`.
+        after the other. If not, this context must be inside the context `alone`.
         """
         with self._threads.processor if moves else nullcontext():
             self._again = iter(self.kept)

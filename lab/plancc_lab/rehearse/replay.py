@@ -57,8 +57,8 @@ BEGINNING = Moment(0, 0.0)
 class Wait(NamedTuple):
     """An interval in which a rank waited, in seconds, and the cause that ended the wait.
 
-    `cause` is the last moment at which the network had to wait for a rank, perhaps for the waiting
-    rank itself: from then to `end`, only the network worked.
+    `cause` is a moment on a rank, perhaps on the waiting rank itself: the last at which the network
+    waited for a rank. From then to `end`, the waiting rank waited only for the network.
     """
 
     begin: float
@@ -137,7 +137,7 @@ class Replay:
         self._go_on(rank, True)
 
     def _turn(self, rank: _Rank, speed: float) -> None:
-        """Set the speed of the ports of a rank that begins to wait or to compute."""
+        """Set the speed at which a rank that begins to wait or to compute sends and receives."""
         rank.pace.change(self.now, speed)
         for port in rank.ports:
             self._serve(port)
@@ -392,7 +392,10 @@ class _Item:
 
 @dataclass(eq=False)
 class _Port:
-    """A port of a rank. It handles the items of its queue one by one, at the rank's pace."""
+    """A rank's port for sending or for receiving, which serves one message after another.
+
+    The messages (or collectives) wait in its queue; its speed is the rank's pace.
+    """
 
     rank: _Rank
     shared: _Shared

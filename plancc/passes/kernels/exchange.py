@@ -200,7 +200,7 @@ def _overload(q: int, state: Any, rules: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, rules: Any) -> Any:
-    """Find the move, or swap of two vertices, that lowers the overload most per row that it costs.
+    """Find the move or swap of vertices that lowers the overload most per additional row sent.
 
     Returns:
         value, i, j: The fall per row; indices of the vertices in `mine` and `theirs`, or -1.

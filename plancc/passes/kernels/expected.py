@@ -51,7 +51,7 @@ def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, s
     """Compute upper bounds on the cost saved by moving v to each part; return num and base.
 
     The bound is ``base + score[q]`` for a part q in ``seen[:num]``, and `base` for all other parts.
-    The caller resets `score` and `touched`.
+    `touched` marks the parts in `seen`; the caller resets it, and `score`.
     """
     here, base, num = state.owner[v], 0.0, 0
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):

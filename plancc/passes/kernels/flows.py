@@ -600,7 +600,7 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
 
 @njit(cache=True, nogil=True)
 def _list(side: int, x: int, net: Any, flow: Any) -> None:
-    """Add vertex x to the vertices that a side could take in next.
+    """Add vertex x to the vertices that a side of the cut could take in next.
 
     The side's own vertices come first, those farthest from the boundary before all others; of the
     other part's vertices, the farthest come last.
@@ -706,7 +706,7 @@ def _leaves_both(one: Any, whole: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
-    """Find the balanced cut of least cost by piercing, if it is better than the current cut.
+    """Find the balanced cut of least cost by FlowCutter, if it is better than the current cut.
 
     Returns:
         moved (int32[k]): Vertices of the network that change parts; empty if no cut is better.
@@ -817,7 +817,7 @@ def split_pair(
 
 @njit(cache=True, nogil=True)
 def exchange_between(vertices: Any, one: int, two: int, nets: Any, state: Any) -> Any:
-    """Move each vertex from part `one` or `two` to the other; return the fall of the volume."""
+    """Move each of `vertices` from part `one` to `two`, or back; return the fall of the volume."""
     saved: Any = np.int64(0)
     for v in vertices:
         there = one if state.owner[v] == two else two

@@ -1,4 +1,4 @@
-"""A kernel that gives a part to each vertex without a part, so that few more rows are sent."""
+"""A kernel that gives parts to vertices without a part, so that few additional rows are sent."""
 
 from __future__ import annotations
 

@@ -51,7 +51,8 @@ class Tariff(NamedTuple):
         row: Load that a row adds to the sent side of one part, and to the received side of another.
         message: Load that a message adds to the same two sides.
         ceiling, pressure: Load above which a side has a cost, and the price of the excess.
-        fees (float64[m], m at least 1): Fee of row k of a message. Further rows have the last fee.
+        fees (float64[m], m at least 1): ``fees[k]``: fee of row k of a message. Further rows have
+            the last fee.
     """
 
     row: float
@@ -155,7 +156,10 @@ def _row_price(q: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _fee(q: int, m: int, more: int, flow: Any, tariff: Any) -> float:
-    """Return the fee for a row of the message from q to m: the next (`more` 0) or last row (-1)."""
+    """Return the fee for a row of the message from q to m.
+
+    With `more` 0 it is the row that would be added next, with -1 the last row.
+    """
     at = flow.pair[0, q, m] + more
     return tariff.fees[max(0, min(at, len(tariff.fees) - 1))]
 

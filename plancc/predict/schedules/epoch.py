@@ -113,7 +113,7 @@ class Scheduler(ABC):
         return ()
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) that precedes the first layer, whose input has `width` columns."""
+        """Yield the pairs (step, work) before the first layer, whose input has `width` columns."""
         yield from ()
 
     def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:

@@ -81,6 +81,6 @@ class FeatureScheduler(GridScheduler):
         )
 
     def _batches(self, sizes: Int64Array) -> list[Int64Array]:
-        """Divide each number into equal shares, one per batch, that add up to the number."""
+        """Divide each number into nearly equal shares, one per batch, that add up to the number."""
         ends = [sizes * k // self._stages for k in range(self._stages + 1)]
         return [last - first for first, last in pairwise(ends)]

@@ -257,7 +257,7 @@ def slices(grid: Grid, width: int) -> Int64Array:
 
 
 def blocks_of(tables: Tables) -> Int64Array:
-    """Return the number of nonzeros of each part in each piece: int64[num_parts, pieces].
+    """Return each part's nonzeros in each piece of A's columns: int64[num_parts, pieces].
 
     Without `Tables.blocks`, a part's nonzeros are spread evenly over the pieces; in "1.5d", in
     proportion to each piece's number of parts.

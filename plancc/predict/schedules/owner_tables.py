@@ -69,6 +69,8 @@ def live_tables(
 ) -> Live:
     """Return the tables of every layer without dead rows, for a row plan with these owners.
 
+    A row is dead in a layer if no output in the loss needs it.
+
     Parameters:
         owner (int32[n]): Owner of every row.
         wanted (bool[n] or None): Vertices whose outputs are in the loss; None: all.

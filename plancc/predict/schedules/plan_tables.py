@@ -288,10 +288,11 @@ def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
 
 
 def _leaves(source: _Source, tables: Tables) -> Pairs:
-    """Return `Tables.leaves` of an edge plan.
+    """Return `Tables.leaves`: messages that would give every part the rows of all its vertices.
 
-    The message from part k to part m has one row for each vertex of k that is an end of a nonzero
-    of m, even if m both receives the vertex's row and sends a partial sum for it.
+    A part's vertices are the ends of its nonzeros. The message from part k to part m has one row
+    for each vertex of k that is an end of a nonzero of m, even if m both receives the vertex's row
+    and sends a partial sum for it.
     """
     keys = []
     for table in ("expand/recv", "fold/send"):

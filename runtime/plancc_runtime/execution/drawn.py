@@ -1,4 +1,4 @@
-"""Sampler and population of mini-batches.
+"""The sampler of a run's mini-batches, and the vertices (population) from which it draws.
 
 If the user leaves out an option of the sampler, the value for which the plan was compiled is used.
 """

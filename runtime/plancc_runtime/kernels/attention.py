@@ -166,7 +166,7 @@ def attention_adjoint(
     The source scores, and perhaps the target scores, must be products of rows of x with `vectors`.
 
     Parameters:
-        g (Tensor[m, h d], or Tensor[m, d] if `mean`): Gradient of the result; contiguous.
+        g (Tensor[m, h d], or Tensor[m, d] if `kept.mean`): Gradient of the result; contiguous.
         vectors (Tensor[2, h d] or Tensor[1, h d]): Source score of column j: <x[j], vectors[0]>
             in every head; target score of row i: <x[places[i]], vectors[1]>, if it exists.
         places (int64[m], optional): Column of every row's own vertex; by default i for row i.

@@ -27,11 +27,11 @@ def linear(
     rectified: bool = False,
     onto: Tensor | None = None,
 ) -> Tensor:
-    """Return y = ``x @ weight + bias`` or, if `rectified`, max(y, 0): Tensor[m, d_out].
+    """Return x @ weight + bias or, if `rectified`, max(x @ weight + bias, 0): Tensor[m, d_out].
 
-    If `onto` is given, ``x @ weight`` is added to `onto` in place; no earlier operation may have
-    saved `onto` for its backward pass. For bfloat16 x, a float32 weight is rounded, but its
-    gradient is not.
+    If `onto` is given, x @ weight is added to it in place; no earlier operation may have saved
+    `onto` for its backward pass. For bfloat16 x, a float32 weight is rounded, but its gradient is
+    not.
     """
     if x.dtype != weight.dtype:
         product = _Rounded.apply(x, weight)
@@ -71,7 +71,7 @@ NARROW = 16
 
 
 def laid_out_for(weight: Tensor) -> Tensor:
-    """Return the same weight, stored in the layout in which the product x weight is quickest."""
+    """Return the same weight, stored in the layout in which the product x @ weight is quickest."""
     return weight.T.contiguous().T if weight.shape[1] <= NARROW else weight
 
 
@@ -122,7 +122,7 @@ with torch 99 ms."""
 def quicker_compiled(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None
 ) -> bool:
-    """Return whether `kernels.tall` can compute x weight + bias and is quicker than torch.
+    """Return whether `kernels.tall` can compute x @ weight + bias and is quicker than torch.
 
     False for shapes that do not fit: `kernels.tall` does not check them, but torch raises an error.
     """
@@ -244,7 +244,7 @@ class _Fork(torch.autograd.Function):
 
 
 class _Rounded(torch.autograd.Function):
-    """The product x weight of bfloat16 rows and a float32 weight."""
+    """The product ``x @ weight`` of bfloat16 rows x and a float32 weight."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:

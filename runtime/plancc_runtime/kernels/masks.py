@@ -32,7 +32,8 @@ def nonzero_mask(
 
         mix(mix(key ^ mix(vertex of i)) + (vertex of j) * ceil(heads / 2) + h // 2)
 
-    `rows` and `columns` have the vertices; `like` (Tensor[0, heads]) gives dtype and device.
+    where mix is a hash. `rows` and `columns` have the vertices; `like` (Tensor[0, heads]) gives
+    dtype and device.
     """
     heads, side = like.shape[1], pattern.rows
     out = empty(pattern.num_nonzeros, heads, like)

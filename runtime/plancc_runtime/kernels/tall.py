@@ -47,7 +47,7 @@ _I64, _FLOAT = ir.IntType(64), ir.FloatType()
 def forward(
     x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, add: bool, rectified: bool
 ) -> None:
-    """Compute out = x weight + bias, or out += x weight + bias if `add`; float32, on the CPU.
+    """Compute out = x @ weight + bias, or out += x @ weight + bias if `add`; float32, on the CPU.
 
     Then, if `rectified`, compute out = max(out, 0). `out` is contiguous.
     """

@@ -256,7 +256,7 @@ class BatchMask:
     def _block(self, batch: Batch, block: int, members: Int64Array) -> KeptBlock:
         """Return block number `block` of the mini-batch: its nonzeros and its message rows.
 
-        `members` are positions in `_vertices`.
+        `members` are the positions in `_vertices` of the mini-batch's vertices on this rank.
         """
         part, number = self._part, self._number
         factors: Floats | None
@@ -400,7 +400,8 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
     int32[m], and the block's `row_ptr` and `column`.
 
     Parameters:
-        parts: Row and column of every nonzero, positions of halo rows, and sent rows.
+        parts: Rows and columns of the nonzeros, halo columns from 0 in the order in which their
+            rows arrive, and sent rows; all but the halo columns are numbered as in the slice.
         num_rows: Number of rows of the slice.
         live, scratch: As in `KeptBlock.of`.
         place: If all rows are inputs, every batch row's column and the number of own columns; else

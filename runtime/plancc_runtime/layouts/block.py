@@ -157,8 +157,9 @@ class Block(WithColumns):
         """Return the block with the values that `name` selects.
 
         "plan" keeps the values; all others drop a diagonal that normalising added. "sum": 1 per
-        edge, times a mini-batch's `factor`. "mean": 1 / (edges of the row). "closed-mean": mean
-        over edges and own vertex, with a diagonal in every own row.
+        edge, times the nonzero's `factor` if the block has factors. "mean": 1 / (edges of the row).
+        "closed-mean": as "mean", but the row's own vertex counts too, with a nonzero on the
+        diagonal.
 
         In a block from `boundary.draw`, means divide by the edges before the draw, and edges are
         multiplied by `scale`, which keeps the expected values.

@@ -417,13 +417,14 @@ class DelayedSums:
 
     @property
     def cycle(self) -> int:
-        """Number of epochs after which a vertex exchanges partial sums again."""
+        """Number of epochs between two exchanges of the same vertex's sums."""
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:
-        """Receive rows for the bin whose turn it is, and send partial sums of the bin's leaves.
+        """Receive rows for the vertices of this epoch's bin, and send partial sums of their leaves.
 
-        Collective. `partial` has the partial sums of all this rank's leaves: Tensor[leaves, width].
+        Collective. A leaf is this rank's copy of another rank's vertex. `partial` has the partial
+        sums of all leaves: Tensor[leaves, width].
         """
         delay, number = self._delay, self._delay.epoch % self._delay.epochs
         if not self._turns:

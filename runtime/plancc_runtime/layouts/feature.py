@@ -153,7 +153,7 @@ class FeatureGraph(LayerGraph):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """Return A (x weight) + bias, as in `LayerGraph`. Collective.
+        """Return A (x @ weight) + bias, as in `LayerGraph`. Collective.
 
         With a pipeline, each batch of rows of x weight is sent as soon as it is computed.
         """
@@ -290,7 +290,7 @@ def empty_like(x: Tensor) -> Tensor:
 class _ProductLinear(torch.autograd.Function):
     """The product (A x) W and its gradients, for a graph with a pipeline.
 
-    For the result's gradient g, each batch of rows of g W^T is sent once it is computed.
+    For the result's gradient g, each batch of rows of g W^T is sent as soon as it is computed.
     """
 
     @staticmethod

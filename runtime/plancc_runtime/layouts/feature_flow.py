@@ -71,7 +71,7 @@ class _Moving:
 
 
 class Flow:
-    """The messages of one product. Methods that send or receive are collective in the group.
+    """The messages of one product. Methods that send or receive are collective in a group of ranks.
 
     A rank must finish its messages in the order in which it started them.
 
@@ -117,7 +117,7 @@ class Flow:
             self._inputs.append(self._start(pieces, rows))
 
     def receive_input(self, last: int) -> None:
-        """Wait until the batches of input rows with indices up to `last` are received."""
+        """Wait until the input rows of the batches 0 to `last` are received."""
         while self._received <= last:
             self._received += 1
             with self._slicing.clock("wait"):

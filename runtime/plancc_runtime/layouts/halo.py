@@ -348,7 +348,7 @@ def groups(ptr: np.ndarray, work: np.ndarray, least: int) -> Iterator[tuple[rang
 
 
 def complete(arrivals: Iterator[int], parts: Sequence[G], clock: Clock) -> Iterator[G]:
-    """Yield the groups `parts` of messages in their order, each when all its messages have arrived.
+    """Yield each group of messages in `parts`, in order, once all its messages have arrived.
 
     `arrivals` are the messages' indices, counted over all groups. `clock` counts the waiting time
     as "wait".

@@ -293,7 +293,7 @@ def _run(
     """Run a forward and a backward pass in float64. The loss is a weighted sum of all outputs.
 
     `named` has the network's arguments for the whole graph. `known` has the outputs of the run on
-    all ranks; from them, the run on one rank learns which outputs have rows.
+    all ranks; from them, the run on one rank learns which outputs have a row for each vertex.
     """
     inner = _without_caches(model).double().train()
     outputs: list[_Output] = []

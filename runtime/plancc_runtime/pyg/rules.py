@@ -158,7 +158,8 @@ class TorchRules(OverRanks):
     def _made(self, call: Call) -> Any:
         """Call a function that makes a tensor of given sizes.
 
-        If a size is a `Count`, the result is a `Spread`; for `arange`, it is row numbers.
+        If a size is a `Count` (this rank's number of rows or edges), the result is marked as
+        spread over the ranks; the result of `arange` is marked as row numbers.
         """
         sizes = [*call.args, call.kwargs.get("size", call.kwargs.get("repeats"))]
         flat = [k for each in sizes for k in (each if isinstance(each, list | tuple) else [each])]

@@ -123,7 +123,7 @@ class LinkLearner(Learner):
         self._drawn: dict[int, Ends] = {}
 
     def words(self, epoch: int) -> int:
-        """Return the words that all ranks send in an epoch for the ends of pairs. Collective."""
+        """Return the words that all ranks send in an epoch to score vertex pairs. Collective."""
         asked = np.unique(self._drawn_in(epoch)[1])
         others = np.count_nonzero(~np.isin(asked, self._vertices))
         width = 2 * self.options.hidden  # forward and back
