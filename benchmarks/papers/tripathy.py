@@ -315,8 +315,8 @@ def _shares(rows: Rows) -> Found:
 
 METIS = Item(
     name="busiest-process",
-    setting="The rows that 64 parts receive with METIS are divided by the rows with random blocks. "
-    "fb100-Cornell5 (85 nonzeros per row) stands for Reddit (492).",
+    setting="The rows that 64 parts (or the busiest part) receive with METIS are divided by the "
+    "same number with random blocks. fb100-Cornell5 (85 nonzeros per row) stands for Reddit (492).",
     graphs=("fb100-Cornell5", "AmazonPhoto", "facebook_combined", "soc-Slashdot0902"),
     measure=_metis,
     claims=(

@@ -51,7 +51,10 @@ class OverRanks(TorchFunctionMode):
         self.edges: EdgeEnds | None = None  # the edge index that was last split into its ends
 
     def _reduce_by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
-        """Reduce all ranks' entries that have the same index: a source of edges, or a group."""
+        """Reduce, over all ranks, the entries of `src` that have the same `index`.
+
+        An index is a vertex at the source of edges, or the number of a group of rows.
+        """
         transport, is_source = self.transport, is_end(index, True)
         whole, at = plain(call.args[0]), plain(index)
         src = plain(src) if isinstance(src, Tensor) else whole.new_tensor(src).expand(at.shape)
