@@ -175,7 +175,7 @@ def _growth(rows: Rows) -> Found:
 FIGURE_5 = Item(
     name="delayed-sums",
     setting=f"A GCN of widths {','.join(map(str, DIMS))} runs on vertex cuts by `libra`. Ranks are "
-    f"threads with simulated network cards of {CARD}. 0c omits sums.",
+    f"threads with simulated network cards of {CARD}. Variant 0c omits sums.",
     graphs=("AmazonPhoto", "fb100-Cornell5", "soc-Slashdot0902"),
     measure=_late,
     claims=(
