@@ -157,7 +157,7 @@ FIGURES_1_2 = Item(
             _reddit,
         ),
         Claim(
-            "0 if it does not fit: Amazon, c = 4, 16 GPUs; Protein, c = 4, 36 GPUs; c = 1, 16 GPUs",
+            "1 if it fits, else 0: Amazon, c = 4, 16 GPUs; Protein, c = 4, 36 GPUs; c = 1, 16 GPUs",
             "Figure 1, §V-C",
             {"": most(0)},
             _memory,
