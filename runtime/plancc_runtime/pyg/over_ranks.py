@@ -133,7 +133,7 @@ class OverRanks(TorchFunctionMode):
         order = torch.where(ties, order, least(order))
         ties = ties & (order == bins.most(order))
         if (bins.total(ties) > 1).any():
-            refuse(call, "gives the gradient to the first of equal extremes in an unknown order")
+            refuse(call, "passes the gradient to whichever of several equal extremes is first")
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:
