@@ -147,9 +147,9 @@ def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, w
 
 
 def with_columns_of(made: Graph, graph: Graph) -> Graph:
-    """Return `made`, a graph made from `graph`, with `graph.columns`, which are 0 for new nonzeros.
+    """Return `made`, a graph made from `graph`, with the arrays of edge data `graph.columns`.
 
-    Both graphs have one vertex type.
+    New nonzeros get 0 in every array. Both graphs have one vertex type.
     """
     if not graph.columns:
         return made

@@ -131,7 +131,7 @@ def id_column(
             continue
         if not are_in_order(column, vertices):
             told = f"column {show(name)} holds every vertex once, not in the graph's order"
-            cure = f"call it 'id', or give `keys` id={name}, if rows belong to these vertices"
+            cure = f"if it names the vertex of each row, call it 'id' or give `keys` id={name}"
             raise InputError(f"{where}: {told}; {cure}; if not, give `keys` with an empty id: id=")
         if are_names(vertices):
             return name

@@ -154,10 +154,9 @@ def capacities_of(balance: str | Balance) -> tuple[float, ...] | None:
 
 
 def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int64]:
-    """Return the weights of every vertex: int64[num_vertices].
+    """Return every vertex's weight in the balance, int64[num_vertices].
 
-    With several constraints (see the function `constraints`), the array has one column for each:
-    int64[num_vertices, num_constraints].
+    If the balance names several weights, the array is int64[num_vertices, num_weights].
     """
     return _stacked(constraints(matrix, balance))
 

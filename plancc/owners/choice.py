@@ -237,8 +237,8 @@ def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Owners
 
     Parameters:
         grids: Whether the plan may have a process grid.
-        hops: Whether the plan may have node-aware exchange, for objective "time" without named
-            candidates.
+        hops: Whether to try node-aware exchange too. Used only if the objective is "time" and the
+            model names no candidates.
     """
     task, matrix = asked.task, asked.matrix
     assert isinstance(task.model, AutoModel)

@@ -39,10 +39,10 @@ class Goal:
     """The objective of sweeps: the volume, or the expected volume of mini-batches.
 
     Attributes:
-        reach (float64[m + 1], or None): ``reach[c]``: probability that a part with c pins of a net
-            needs the net's row, scaled so that ``reach[1]`` is about 1, since gains below
+        reach (float64[m + 1], or None): ``reach[c]`` is the probability that a part with c pins of
+            a net needs the net's row, scaled so that ``reach[1]`` is about 1, since gains below
             `plancc.passes.presets.TINY` count as 0. If it is None, the objective is the volume.
-        unit: Factor in the result of `value`, which undoes the scaling of `reach`.
+        unit: Number by which `value` multiplies its result, to undo the scaling of `reach`.
     """
 
     reach: npt.NDArray[np.float64] | None = None

@@ -406,10 +406,9 @@ def message_size(traffic: Any, share: float) -> float:
 
 
 def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
-    """Return the fees of the first m rows of a message, float64[m].
+    """Return the fee of each row of a message: ``first * exp(-k / size)`` for row k, float64[m].
 
-    Row k has the fee ``first * exp(-k / size)`` if k < m - 1. Row m - 1 and all further rows have
-    fee 0.
+    The last entry is 0: the fee of row m - 1 and of all further rows. m is about ``8 * size``.
     """
     size = min(size, Fees.max_size)
     fees = first * np.exp(-np.arange(int(8 * size) + 2) / size)

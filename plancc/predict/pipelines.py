@@ -25,7 +25,7 @@ Float64Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The division of a feature plan's rows into batches, if all ranks are one group (`Grid`).
+    """How a feature plan's rows are divided into batches, if all its ranks share all rows.
 
     Attributes:
         needs: For every batch, the last batch of input rows that its product needs; ascending.

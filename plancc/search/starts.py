@@ -37,7 +37,7 @@ from plancc.search.presets import KINDS, Starts
 
 @dataclass(frozen=True)
 class Beginning:
-    """A way to make a start: a partitioner, and the parameters of its call."""
+    """How a first partition is made: the partitioner, and the parameters of its call."""
 
     adapter: Adapter
     how: Start

@@ -64,7 +64,9 @@ def backward(
     of_x: Tensor | None,
     masked: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of weight and bias. g is the gradient of the layer's result.
+    """Return the gradients of `weight` and `bias`, given the gradient `g` of the layer's result.
+
+    The result is ``x @ weight + bias``, rectified if `out` is given.
 
     Parameters:
         out (Tensor[m, d_out], optional): The result, if it is rectified; None if the result is

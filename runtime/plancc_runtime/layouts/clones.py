@@ -19,7 +19,7 @@ root. In epoch e + r, the root adds them to its z, and sends z, the *total*, to 
     leaf      P h ----.                            .----> z = z of the root
     root               `--> z = P h + s h + sums -'
 
-Between turns, a vertex uses the rows that it received last. The backward pass sends nothing:
+Between turns, a clone uses the row that it received last. The backward pass sends nothing:
 received rows are constants.
 """
 

@@ -246,7 +246,8 @@ class Distributed(nn.Module):
                 raise InputError(
                     f"rank {rank} has other values in the network's '{name}' than rank 0; set the "
                     "same torch seed on all ranks before making the network, or call "
-                    "`graph.sync_parameters(model)`; rows of vertices must be passed as an argument"
+                    "`graph.sync_parameters(model)`; a tensor with a row for every vertex must be "
+                    "an argument of the network, not a part of it"
                 )
 
     # Kinds of arguments

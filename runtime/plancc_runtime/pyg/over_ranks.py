@@ -51,9 +51,9 @@ class OverRanks(TorchFunctionMode):
         self.edges: EdgeEnds | None = None  # the edge index that was last split into its ends
 
     def _reduce_by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
-        """Reduce all ranks' entries that have the same index.
+        """Reduce, over all ranks, the entries of `src` that have the same `index`.
 
-        The index is the source vertex of an edge, or the number of a group of entries.
+        An index is a vertex at the source of edges, or the number of a group of rows.
         """
         transport, is_source = self.transport, is_end(index, True)
         whole, at = plain(call.args[0]), plain(index)
@@ -134,7 +134,7 @@ class OverRanks(TorchFunctionMode):
         order = torch.where(ties, order, least(order))
         ties = ties & (order == bins.most(order))
         if (bins.total(ties) > 1).any():
-            refuse(call, "gives the gradient to the first of equal extremes in an unknown order")
+            refuse(call, "passes the gradient to whichever of several equal extremes is first")
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:
