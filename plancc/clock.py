@@ -94,7 +94,7 @@ class Compilation:
         return done + (time.perf_counter() - last if at_work else 0.0)
 
     def others(self) -> float:
-        """Return a time in seconds that stops during compilation, and decreases in no thread."""
+        """Return the seconds of a clock that stops during compilation and never runs backwards."""
         now = time.perf_counter()
         done, last, at_work = self._state  # read at once: a kernel may end in between
         return (last if at_work else max(now, last)) - done

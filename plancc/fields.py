@@ -29,7 +29,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class ValueKind(NamedTuple):
-    """A type of options.
+    """A type that the value of an option may have.
 
     Attributes:
         needed: Phrase for errors that says which values the type accepts.
@@ -63,7 +63,7 @@ def option(default: Any = MISSING, help: str = "", **metadata: Any) -> Any:
 
 
 def like(declared: Any, name: str, **changes: Any) -> Any:
-    """Return a copy of the option `name` of `declared`, with some arguments of `option` changed."""
+    """Return a copy of the option `name` of class `declared`, with `changes` to its settings."""
     known = next(each for each in fields(declared) if each.name == name)
     return option(**{"default": known.default, **known.metadata, **changes})
 

@@ -282,9 +282,10 @@ class KernelCache:
         return found and CompileResult._rebuild(target_context, *found)
 
     def _find(self, sig: Any, target_context: Any) -> Any:
-        """Return the saved kernel for this processor, else for its highest level, else None.
+        """Return the saved kernel for this processor, else for its highest level of instructions.
 
-        Lower levels would round differently: below x86-64-v3 there is no fused multiply-add.
+        None if neither is saved. Lower levels would round differently: below x86-64-v3 there is no
+        fused multiply-add.
         """
         own = target_context.codegen().magic_tuple()
         takes_level = self._is_portable and os.environ.get(PORTABLE) != "0"
@@ -335,9 +336,10 @@ class KernelCache:
 
 
 class _CompiledVersion(CompileResult):
-    """A compiled version of a kernel, which keeps references only to functions that use constants.
+    """A compiled version of a kernel, which refers to few of the functions that it calls.
 
-    For every reference, numba imports a module; functions without constants need no module.
+    When numba loads the version, it imports the module of every function to which it refers. Only
+    functions that use Python constants need this.
     """
 
     def _find_referenced_environments(self) -> list[Any]:

@@ -124,10 +124,10 @@ class _Key:
 
 @contextlib.contextmanager
 def _lean_overloads() -> Iterator[None]:
-    """Context manager in which numba's implementations of functions are *inner* (see the module).
+    """Context manager: numba's own implementations of NumPy functions are compiled as *inner*.
 
-    Code outside the ``with`` block does not find implementations made inside, because numba looks
-    up implementations by the flags of the caller.
+    For *inner*, see the module. Code outside the ``with`` block does not find implementations made
+    inside, because numba looks up implementations by the flags of the caller.
     """
     cpu = target_registry["cpu"]
     usual = jit_registry.pop(cpu)  # a registry accepts no key twice

@@ -1,4 +1,4 @@
-"""The memory that this process may still take, and a check that a planned need fits into it."""
+"""The memory that this process may still take, and a check that a planned amount fits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def give_back_at_once() -> None:
 
 
 def check_memory(wanted: int, what: str) -> None:
-    """Raise InputError if source `what` needs more bytes than are known to be left."""
+    """Raise InputError if source `what` needs `wanted` bytes, and fewer are known to be free."""
     left = available_memory()
     if left is not None and wanted > left:
         takes, has = (f"{size / 2**20:,.0f} MiB" for size in (wanted, left))

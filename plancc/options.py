@@ -68,10 +68,10 @@ def models_that(able: str) -> str:
 
 
 def _objective_of_others(asked: Any) -> tuple[str, str] | None:
-    """Return, for an error, the models with the asked objective, and the asked model's objectives.
+    """Return two lists of names, as strings for an error message.
 
-    Return None if the asked model has the asked objective, or if no model's `own_objectives`
-    include it.
+    They are the models that have the asked objective, and the objectives of the asked model. Return
+    None if the asked model has the asked objective, or if no model's `own_objectives` include it.
     """
     known, name = asked.objectives, asked.options.objective
     owners = [n for n, each in MODELS.loaded().items() if name in each.own_objectives]
@@ -278,7 +278,7 @@ class SearchOptions(PartitionOptions):
         object.__setattr__(self, "machine", machine)
 
     def of_parts(self, num_parts: int) -> Self:
-        """Return a copy with one capacity per part: the given capacities, or the machine's speeds.
+        """Return the options with a capacity for each part: as given, or by the machine's speeds.
 
         If there are neither, the options are returned unchanged.
         """

@@ -150,8 +150,8 @@ def _patched(
 ) -> tuple[Owners, Record]:
     """Return owners for the changed matrix, and the record of the search.
 
-    At most the share `PatchOptions.max_moves` of the old rows changes owner. `before`, int32[n],
-    has the owners in the plan, -1 for new rows; `old` is the result of `_before`.
+    At most the share `PatchOptions.max_moves` of the old rows changes owner. For every row of the
+    matrix, `old` has its row in the plan, and `before` its owner there; both are -1 for new rows.
     """
     start, limits, matrix = wall_seconds(), revision.limits, revision.matrix
     context = Context(limits, asked.seed)
@@ -169,7 +169,10 @@ def _patched(
 def _changed(
     plan: Plan, graph: Any, lists: tuple[Any, Any], data: Any
 ) -> tuple[Graph, VertexData | None]:
-    """Return the changed graph, and its vertex data, which are None if `data` is None."""
+    """Return the changed graph, and its vertex data, which are None if `data` is None.
+
+    The changed graph is `graph` or, if that is None, the plan's with `lists` added and removed.
+    """
     if (graph is None) == all(each is None for each in lists):
         raise InputError("give either the changed graph (`graph`) or its changes (`add`, `remove`)")
     types = plan.header.types
@@ -282,8 +285,9 @@ def _edge_owners(
 ) -> Owners:
     """Return owners of the rows and nonzeros of an edge plan's changed matrix.
 
-    Old rows and nonzeros may change owners only in the rows with the most new nonzeros; these are
-    at most the share `max_moves` of rows and nonzeros. New nonzeros start with their rows' owners.
+    New nonzeros start with their rows' owners. Old rows and nonzeros may change owners only in the
+    rows with the most new nonzeros: in so many rows that they are at most the share `max_moves` of
+    the old rows, and have at most this share of the nonzeros.
     """
     plan, matrix = revision.plan, revision.matrix
     given, known = graph_of(plan), owners_of(plan)
@@ -308,7 +312,10 @@ def _edge_owners(
 
 
 def _ends_of_links(plan: Plan, old: Int64Array) -> Int32Array | None:
-    """Return the links' ends in the changed graph, int32[2, links]; for `old`, see `_before`."""
+    """Return the links' ends in the changed graph, int32[2, links]; None without links.
+
+    `old` has the plan's vertex of every vertex of the changed graph (`_before`).
+    """
     if plan.links is None:
         return None
     ends = _now(old, plan.num_vertices)[ends_of_links(plan)]
@@ -369,9 +376,9 @@ def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:
 
     Returns:
         int64[rows, 3]: The source's id, the part before and the part after, in ascending order of
-        ids; a part is `NO_PART` if the vertex does not exist in the plan. For plans with types, the
-        shape is [rows, 4], with the index of the type before the id. If ids are names, the array
-        holds objects, with names as str.
+        ids; a part is -1 (`NO_PART`) if the vertex does not exist in the plan. For plans with
+        types, the shape is [rows, 4], with the index of the type before the id. If ids are names,
+        the array holds objects, with names as str.
     """
     plans, types = (before, after), after.header.types
     known, keys = _ids(*((p.num_vertices, p.original_id, p.header.types) for p in plans))

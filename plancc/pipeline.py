@@ -200,7 +200,7 @@ def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
 
 
 def normalise(work: PreparedGraph, observer: Observer) -> PreparedGraph:
-    """Return `work` with the normalised graph, and add what only this graph tells.
+    """Return `work` with the normalised graph, and with the data that depend on this graph.
 
     The model gets the vertex data; the balance gets, for mini-batches, the expected nonzeros.
     """
@@ -253,7 +253,7 @@ def own(work: PreparedGraph, observer: Observer, report: Report | None) -> Owner
 
 
 def lowered(work: PreparedGraph, found: Ownership) -> tuple[Plan, dict[str, str], list[str]]:
-    """Return the plan with hops and links, provenance entries on relays, and notes on hops."""
+    """Return the plan, entries on relays for its provenance, and notes on hops for the user."""
     request, options = work.request, work.request.plan_options
     grid = found.grid or request.assigner.grid
     num_parts = request.task.num_parts if grid is None else grid.num_parts

@@ -137,7 +137,8 @@ def refine(
 def _better(revision: Revision, asked: RefineOptions, record: Record) -> Owners:
     """Return the refined owners, or the plan's owners if these are better.
 
-    With a topology, or for objective "time", parts are numbered to suit the machine's nodes.
+    New owners of a plan with a topology are numbered to suit its nodes. Without a topology, owners
+    of a row plan are numbered to suit the machine's nodes if the objective is "time".
     """
     plan, matrix, search = revision.plan, revision.matrix, revision.search
     from plancc.passes.refine import refiner
@@ -184,8 +185,8 @@ def _loaded(plan: Plan | StrPath, part: StrPath | npt.ArrayLike | None) -> Plan:
 def with_part(plan: Plan, part: StrPath | npt.ArrayLike) -> Plan:
     """Return a plan with the same matrix and vertex data, and with other owners.
 
-    In the provenance, "model" (in a grid plan "blocks") becomes "file". Parts keep the vector's
-    numbers, even with a topology. Raises InputError with file, line and value.
+    In the provenance, "model" (in a grid plan "blocks") becomes "file". Parts are not renumbered
+    for a topology. Raises InputError with file, line and value.
 
     Parameters:
         part (path or int[num_vertices]): Part of every vertex, from 0. A vertex with -1 gets the
@@ -291,7 +292,7 @@ def revised_options(
 ) -> tuple[SearchOptions, Balance]:
     """Return options of the search, and the balance; what `asked` leaves open is as in the plan.
 
-    `places` has the place of each vertex in `data`.
+    `places` has the row of each vertex in the arrays of `data`.
     """
     assert not isinstance(asked.machine, str)  # its options have found the machine
     predictor = Basis.of(plan.provenance, DataWidths.of(data), asked.dims, asked.machine).predictor

@@ -526,8 +526,8 @@ def _more_accurate(rows: Rows) -> Found:
 TABLES_5_11 = Item(
     name="sampling-methods",
     setting=f"A GCN of 2 layers is rehearsed with 2 seeds and simulated network cards of "
-    f"{NETWORK}. BNS at rate {RATE} trains on {PARTS} parts for {EPOCHS[1]} epochs. The "
-    f"others train on one rank for {EPOCHS[0]} epochs with mini-batches of a tenth of the "
+    f"{NETWORK}. Boundary sampling at rate {RATE} trains on {PARTS} parts for {EPOCHS[1]} epochs. "
+    f"The others train on one rank for {EPOCHS[0]} epochs with mini-batches of a tenth of the "
     f"vertices, fan-outs 5,10, {CLUSTERS} clusters, and walks of 3 steps.",
     graphs=("AmazonPhoto",),
     measure=_methods,

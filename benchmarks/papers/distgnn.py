@@ -175,7 +175,7 @@ def _growth(rows: Rows) -> Found:
 FIGURE_5 = Item(
     name="delayed-sums",
     setting=f"A GCN of widths {','.join(map(str, DIMS))} runs on vertex cuts by `libra`. Ranks are "
-    f"threads with simulated network cards of {CARD}. cd-5 delays sums by 5 epochs. 0c omits sums.",
+    f"threads with simulated network cards of {CARD}. Variant 0c omits sums.",
     graphs=("AmazonPhoto", "fb100-Cornell5", "soc-Slashdot0902"),
     measure=_late,
     claims=(
@@ -265,8 +265,8 @@ def _three(*figures: float) -> dict[str, Published]:
 SCALING = Item(
     name="many-sockets",
     setting="Epochs of GraphSAGE are predicted for nodes with two sockets of 48 cores, and a "
-    f"network of 200 Gbit/s. Memory is that of the fullest part. {DENSE} stands for Reddit, whose "
-    "replication factor is 6.93 on 16 parts, soc-Slashdot0902 for Proteins (2.37 on 64 parts).",
+    f"network of 200 Gbit/s. Memory is that of the fullest part. {DENSE} stands for Reddit "
+    "(replication factor 6.93 on 16 parts), and soc-Slashdot0902 for Proteins (2.37 on 64 parts).",
     graphs=tuple(dict.fromkeys(graph for graph, _, _ in MANY_SOCKETS.values())),
     measure=_sockets,
     claims=(
@@ -489,7 +489,7 @@ TABLES_7_9 = Item(
     name="full-batch-work",
     setting="One rank aggregates three layers of widths 100, 256, 256. Sampling draws 99 "
     "mini-batches with fan-outs 15,10,5, and trains 8% of the vertices. A step takes 1.4 times as "
-    "long as DGL's.",
+    "long as in DGL.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902", "dblp-2010"),
     measure=_work,
     claims=(
@@ -629,9 +629,9 @@ def _best_reuse(rows: Rows) -> Found:
 
 REUSE = Item(
     name="cache-reuse",
-    setting="Reuse is the number of rows read / rows loaded, counted for an LRU cache. This cache "
-    "holds the same fraction of the graph's rows as the cache of a Xeon 8280 holds of the rows of "
-    "Reddit (for dense graphs) or OGBN-Products (for sparse graphs).",
+    setting="Reuse is (rows read) / (rows loaded into an LRU cache). This cache holds the same "
+    "fraction of the graph's rows as the cache of a Xeon 8280 holds of the rows of Reddit (for "
+    "dense graphs) or OGBN-Products (for sparse graphs).",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_reuse,
     claims=(

@@ -476,8 +476,9 @@ def _skipped(rows: Rows) -> Found:
 
 S_SPMM = Item(
     name="masked-products",
-    setting=f"One core computes a masked product A H of {WIDTH} columns. The speed-up is "
-    "the time of the full product, divided by the time if masked tiles or columns are skipped.",
+    setting=f"One core computes A H with {WIDTH} columns; a mask drops some outputs. The speed-up "
+    "is the time of the full product, divided by the time if dropped outputs are skipped (one by "
+    "one, or in tiles).",
     graphs=("fb100-Cornell5", "dblp-2010", "soc-Slashdot0902"),
     measure=_masked,
     claims=(

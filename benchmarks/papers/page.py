@@ -25,7 +25,7 @@ This page compares claims of five papers with what plancc finds.
 {papers}
 
 [papers-rows.json](papers-rows.json) holds the measurements, made with {machines}. These
-commands measure an item (bold below) again, also on your graphs:
+commands measure an item (bold below) again:
 
     python -m benchmarks papers ITEM --rows mine.json
     python -m benchmarks papers ITEM --graphs one.mtx,two.mtx --rows mine.json
@@ -33,14 +33,15 @@ commands measure an item (bold below) again, also on your graphs:
 How to read the tables:
 
 - *a / b* is a divided by b. A label and a colon precede a figure. Semicolons separate figures.
-- HP, GP and RP are the models `hp`, `gp` and `rp`. *c* is the number of copies of a row. At
-  *rate* 0.1, a tenth of the boundary rows are kept. cd-5 delays sums by 5 epochs.
+- HP, GP and RP are the models `hp`, `gp` and `rp`. *c* is the number of copies of a row. BNS
+  (boundary sampling) at *rate* 0.1 keeps a tenth of the boundary rows. cd-5 delays sums by
+  5 epochs.
 - A *case* is often one graph with one number of ranks. More than {few} cases are shown as a range,
   low..high. Epochs of many ranks are predicted.
 - *(k/n)* means that k of n cases agree with the paper within a factor of {tolerance:g}, or within
   {points:g} points of accuracy. A bound (≤, ≥) has no tolerance.
-- The *direction* of a figure is increase, decrease or no effect. A ratio within a factor of
-  {no_effect:g} of 1, and a difference of at most {points:g} points, show no effect.
+- The *direction* of a figure is increase, decrease or no effect. A ratio from 1/{no_effect:g} to
+  {no_effect:g}, and a difference of at most {points:g} points, show no effect.
 
 Every claim has a verdict on all its figures:
 

@@ -157,7 +157,7 @@ FIGURES_1_2 = Item(
             _reddit,
         ),
         Claim(
-            "0 if it does not fit: Amazon, c = 4, 16 GPUs; Protein, c = 4, 36 GPUs; c = 1, 16 GPUs",
+            "1 if it fits, else 0: Amazon, c = 4, 16 GPUs; Protein, c = 4, 36 GPUs; c = 1, 16 GPUs",
             "Figure 1, §V-C",
             {"": most(0)},
             _memory,
@@ -315,8 +315,8 @@ def _shares(rows: Rows) -> Found:
 
 METIS = Item(
     name="busiest-process",
-    setting="The rows that 64 parts receive with METIS are divided by the rows with random blocks. "
-    "fb100-Cornell5 (85 nonzeros per row) stands for Reddit (492).",
+    setting="The rows that 64 parts (or the busiest part) receive with METIS are divided by the "
+    "same number with random blocks. fb100-Cornell5 (85 nonzeros per row) stands for Reddit (492).",
     graphs=("fb100-Cornell5", "AmazonPhoto", "facebook_combined", "soc-Slashdot0902"),
     measure=_metis,
     claims=(

@@ -341,7 +341,7 @@ def parsed_pairs(
 def shares(needed: str, most: float | None = None) -> dict[str, Any]:
     """Return arguments of `click.option` for a value that is a comma-separated list of numbers.
 
-    If `most` is not None, the numbers must be in 0..`most`.
+    If `most` is not None, the numbers must be in 0..`most`. `needed` ends the error message.
     """
 
     def parse(
@@ -449,7 +449,10 @@ SAMPLING = ("sampler", "batch_size", "fanouts", "sampler_options")
 
 
 def sampling(default: str) -> Decorator:
-    """Return a decorator that adds the options `SAMPLING`; their values are None if not given."""
+    """Return a decorator that adds the options `SAMPLING`; their values are None if not given.
+
+    `default` is the name of the default sampler, for the help text.
+    """
     from plancc.sampling import SAMPLERS, sampler_options
 
     fields = sampler_options()

@@ -178,7 +178,7 @@ def moved_words(metrics: Metrics, random: Metrics, provenance: Mapping[str, Any]
 
 
 def _balance(metrics: Metrics, provenance: Mapping[str, Any]) -> str:
-    """Return a phrase that says how far the fullest part is above its share by capacities."""
+    """Return a phrase that says how far the fullest part is above its even share."""
     from plancc.report.provenance import recorded_machine
 
     machine = recorded_machine(provenance)
@@ -247,7 +247,7 @@ def how_read(header: Header, provenance: Mapping[str, Any]) -> str:
 
 
 def _counts(provenance: Mapping[str, Any]) -> str:
-    """Return a phrase that says how many entries the reader has merged, added or left out."""
+    """Return a phrase: how many entries of the graph were merged, added or left out in reading."""
     context = click.get_current_context(silent=True)
     said = str(provenance.get("source_counts", ""))
     return in_flags(said, context.command if context else None)

@@ -137,7 +137,10 @@ def comparison_table(reports: Sequence[Report], baseline: Report | None = None) 
 
 
 def _epoch(report: Report, baseline: Report | None) -> str:
-    """Return the predicted epoch, with a ratio to `baseline` or a random partition, if possible."""
+    """Return the predicted time of an epoch, as text, if possible with a ratio.
+
+    The ratio is to the time of `baseline` or, without it, of a random partition.
+    """
     times = report.epoch
     if times.seconds is None:
         return "-"

@@ -58,7 +58,7 @@ OF_EDGE_PLANS = ("expand_volume", "fold_volume", "expand_messages", "fold_messag
 
 
 def figures(reports: Sequence[Report]) -> list[tuple[str, str]]:
-    """Return the figures to show as pairs (attribute, label); fewer if all plans are row plans."""
+    """Return the figures to show as pairs (attribute, label); fewer if no plan is an edge plan."""
     edges = any(report.header.layout == "edge" for report in reports)
     return [(name, words) for name, words in FIGURES if edges or name not in OF_EDGE_PLANS]
 

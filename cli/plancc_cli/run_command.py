@@ -120,7 +120,7 @@ def command(
 
 
 def resumed_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the options in the checkpoint, replaced by options on the command line."""
+    """Return the checkpoint's options; options on the command line replace them."""
     launch.need_torch(PROGRAM)
     from plancc_runtime.checkpoint import resumed_options
 
@@ -255,9 +255,9 @@ class _Printed:
 
 
 def _check(transport: Transport, plan: str, settings: dict[str, Any]) -> None:
-    """Compare a user's class on all ranks with one rank; rank 0 prints differences. Collective.
+    """Compare the results of a user's class on all ranks and on one rank. Collective.
 
-    Raises PlanccError if a difference is greater than 1e-9.
+    Rank 0 prints the differences; PlanccError is raised if one is greater than 1e-9.
     """
     from plancc_runtime.train import check_model
 

@@ -32,7 +32,7 @@ def _parse_batch_size(
 
 
 class ModelName(options.NameIn):
-    """The type of --model: a name in `MODELS`, or ``FILE:CLASS``, which is not imported."""
+    """The type of --model: a name in `MODELS`, or ``FILE:CLASS``; the file is not imported yet."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if not is_own(value):

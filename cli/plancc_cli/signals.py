@@ -47,9 +47,9 @@ _code = 1
 def answering(program: str, work: Callable[[], object]) -> None:
     """Run a program's `work` to its end, or until a signal; then end the process.
 
-    `work` prints its errors, and raises SystemExit with the exit code. The process neither ends nor
-    handles signals if it runs other code: if streams are replaced, or if there are other threads or
-    a debugger.
+    `work` prints its errors, and raises SystemExit with the exit code. If streams are replaced, or
+    if there are other threads or a debugger, the process also runs other code: then this function
+    neither handles signals nor ends the process.
     """
     answers = _is_alone()
     begin_command(answers=answers)
@@ -270,7 +270,7 @@ class StopSignals:
     Parameters:
         names: Some of `SIGNALS`; SIGTERM is always recorded.
         end: Ends the process at another signal, more than `TWICE` seconds after the first.
-        heard: Called with the name of the first signal, in the waiting thread.
+        heard: Called with the name of the first signal, in the thread that waits for signals.
     """
 
     def __init__(

@@ -72,8 +72,8 @@ def show_epoch(plan: str, given: dict[str, Any]) -> None:
 def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[Basis, Tables, int]:
     """Return what a prediction needs: machine and widths, tables, and bytes of a word.
 
-    `epoch`: whether a whole epoch is predicted, not a step. Only an epoch's prediction can include
-    links, or leave out dead rows.
+    `epoch`: whether a whole epoch is predicted, not a step. Link prediction and the pass
+    "dead-rows" count only in a whole epoch.
     """
     from plancc.plan.reader import PlanFile
     from plancc.predict.schedules import read_tables
@@ -145,10 +145,10 @@ def show(result: Prediction, basis: Basis, bound: float, per_rank: bool, **words
 
 
 def _split(given: dict[str, Any], seed: int | None, live: bool) -> tuple[tuple[float, ...], int]:
-    """Return the shares of training, validation and test vertices, and the seed that draws them.
+    """Return the shares in the option `split`, and the seed that draws the vertices of each split.
 
-    Raises InputError if `live` is false (the pass `DEAD_ROWS` is off), as no other pass depends on
-    the shares.
+    Raises InputError if `live` is false, i.e. the pass `DEAD_ROWS` is off, since only this pass
+    depends on the shares.
     """
     from plancc_runtime.options import TrainOptions
 

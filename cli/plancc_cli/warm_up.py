@@ -129,7 +129,7 @@ def _kernels(folder: Path) -> set[Path]:
 def _run(stages: Stages, work: str, more: dict[str, str], folder: Path) -> int:
     """Run command lines, at most one per core at a time; return the number of compiled kernels.
 
-    A group of `stages` begins when the previous group has ended.
+    `stages` are groups of command lines; a group begins when the previous group has ended.
     """
     if find_spec("torch") is None:  # only the compiler is installed
         stages = tuple(tuple(e for e in lines if not e.startswith(RUN)) for lines in stages)

@@ -104,7 +104,10 @@ def say(sentence: str, err: bool = False) -> None:
 
 
 def predictions_line(path: str, num_vertices: int, counts: Sequence[int]) -> str:
-    """Return a line about a file of predictions, with the sizes `counts` of classes if few."""
+    """Return a line about a file of predictions.
+
+    `counts` has the number of vertices predicted to have each class; the line shows a few classes.
+    """
     line = f"{path}: predictions for {num_vertices:,} vertices"
     if 0 < len(counts) <= MOST_CLASSES:
         line += f"; of each class {', '.join(f'{count:,}' for count in counts)}"

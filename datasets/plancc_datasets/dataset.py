@@ -92,7 +92,7 @@ def describe(recipe: Recipe) -> Source:
 def split_masks(
     labels: npt.NDArray[np.int32], rng: np.random.Generator, train: float = 0.2, val: float = 0.2
 ) -> dict[str, Any]:
-    """Return random train_mask, val_mask and test_mask, bool[n], with equal shares in every class.
+    """Return random train_mask, val_mask and test_mask, bool[n], with the same share of each class.
 
     Every class has a training vertex. Vertices outside `train` and `val` are for testing.
     """

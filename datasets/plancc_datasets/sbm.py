@@ -57,9 +57,10 @@ class Sbm:
     def _ends(
         self, inner: npt.NDArray[np.int64], outer: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return both vertices of pairs within a block (`inner`) and between blocks (`outer`).
+        """Return both vertices of the pairs with these numbers.
 
-        `inner` and `outer` are indices in all such pairs, listed by block or by pair of blocks.
+        `inner` numbers pairs within a block, block by block. `outer` numbers pairs between blocks,
+        one pair of blocks after the other.
         """
         per_block = max(self.size * (self.size - 1) // 2, 1)
         low, high = _pair(inner % per_block)

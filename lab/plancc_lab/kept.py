@@ -60,7 +60,7 @@ class Kept:
             raise output_error(str(self.path), error) from None
 
     def line(self, key: Sequence[str | int]) -> int:
-        """Return the line number, from 1, of a result that the file held when it was opened."""
+        """Return the line, from 1, that the result with `key` had when the file was opened."""
         return self._lines[tuple(key)]
 
     def __getitem__(self, key: Sequence[str | int]) -> Any:
@@ -72,7 +72,10 @@ class Kept:
 
     @cached_property
     def _known(self) -> dict[tuple[str | int, ...], Any]:
-        """The last result of every key; damaged lines and lines of other sources are ignored."""
+        """The last result of every step, by key. Damaged lines are ignored.
+
+        So are lines with another string than `sources`, unless `any_sources` is true.
+        """
         text = ""
         if self.path.exists():
             with open_file(self.path) as stream:

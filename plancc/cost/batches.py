@@ -123,8 +123,8 @@ def _new(vertices, stamp, ticket):  # type: ignore[no-untyped-def]
 def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: ignore[no-untyped-def]
     """Add the work of one block of a mini-batch to `load`, and return the number of messages.
 
-    ``load[:, q]`` is the number of nonzeros, rows sent and rows received of part q. `stamp` gets
-    ``ticket + 1 + q`` for every column that is counted for part q, and `talked` for every sender.
+    ``load[:, q]`` is the number of nonzeros, rows sent and rows received of part q. `stamp` and
+    `talked` hold ``ticket + 1 + q`` for columns, and senders, that were already counted for part q.
     """
     num_parts = load.shape[1]
     order, _, part_ptr = grouped(owner[rows], num_parts)

@@ -82,8 +82,8 @@ def _count_received(  # type: ignore[no-untyped-def]
     """Count the rows and messages that parts first..last-1 receive, by receiver and by sender.
 
     Rows are sorted by part; row r has ``row_ptr[r + 1] - row_ptr[r]`` columns from
-    ``indices[start[r]]`` on. Returns rows and messages by sender, int64[num_parts] each, then by
-    receiver, int64[last - first] each.
+    ``indices[start[r]]`` on. Vertex j is row ``position[j]``. Returns rows and messages by sender,
+    int64[num_parts] each, then by receiver, int64[last - first] each.
     """
     num_parts = len(part_ptr) - 1
     bitmap = np.zeros(len(position) // 64 + 1, dtype=np.uint64)
@@ -112,9 +112,10 @@ def _count_received(  # type: ignore[no-untyped-def]
 def _count_both_steps(ptr, row, column, part_ptr, first, last):  # type: ignore[no-untyped-def]
     """Count what parts first..last-1 receive in the expand and send in the fold.
 
-    Returns int64[4, num_parts], by owner: rows and messages sent in the expand, rows and messages
-    received in the fold. Then int64[5, last - first], by these parts: rows and messages received in
-    the expand, rows and messages sent in the fold, and vertices of other parts in their nonzeros.
+    Returns int64[4, num_parts] with a column for each owner: rows and messages sent in the expand,
+    rows and messages received in the fold. Then int64[5, last - first] with a column for each of
+    these parts: rows and messages received in the expand, rows and messages sent in the fold, and
+    vertices of other parts that the part's nonzeros touch.
     """
     num_parts = len(part_ptr) - 1
     words = part_ptr[-1] // 64 + 1

@@ -14,7 +14,7 @@ class EpochRates(NamedTuple):
 
     Attributes:
         message, row: Seconds per message, and per row, of one expand.
-        nonzero, own_row: Seconds per nonzero, and per own row, of the part.
+        nonzero, own_row: Seconds per nonzero, and per own row, of a part.
     """
 
     message: float

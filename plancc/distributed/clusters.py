@@ -1,4 +1,4 @@
-"""Find clusters in a graph whose links are divided among ranks.
+"""Find clusters in a graph whose links (edges with costs) are divided among ranks.
 
 The method is that of `plancc.passes.clusters`, but in turns: the vertices of a turn choose by the
 labels that neighbours had before the turn. Then all ranks change labels in the same order.
@@ -58,8 +58,8 @@ class ClusterLevel:
 def find_clusters(ranks: Ranks, level: ClusterLevel, limits: Limits, seed: int) -> Clusters | None:
     """Find clusters that are small enough for a balanced partition. Collective.
 
-    Only rank 0 gets the graph between clusters. The result is None if there are many links, and
-    clusters would not reduce their number by much.
+    Only rank 0 gets the graph between clusters. The result is None if the graph has many links
+    (edges), and clusters would not reduce their number by much.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // PROPAGATION.per_part).astype(np.int64)
@@ -112,7 +112,7 @@ def _propagated(
 
 
 class _Between:
-    """The graph whose vertices are the clusters. Its method `made` builds it on all ranks."""
+    """The graph whose vertices are the clusters. `made` builds it, divided among the ranks."""
 
     def __init__(self, ranks: Ranks, level: ClusterLevel, label: Int32Array, num: int) -> None:
         self.ranks, self.level, self.label, self.num = ranks, level, label, num
@@ -151,10 +151,10 @@ class _Between:
         return ClusterLevel(links, first, weight, self.ranks.total(len(ends)))
 
     def _gathered(self, chosen: list[Int64Array]) -> Any:
-        """On rank k, return the links of clusters ``chosen[k]`` to others. Collective.
+        """On rank k, return the links (edges) of clusters ``chosen[k]`` to others. Collective.
 
-        All ranks contribute links. The sparse matrix has a row for each of these clusters and a
-        column for every cluster.
+        All ranks contribute links. The result is a sparse matrix with a row for each of these
+        clusters and a column for every cluster.
         """
         found = [
             links_between(each, self.start, self.members, self.ptr, self.level.links, self.label)

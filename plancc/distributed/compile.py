@@ -267,7 +267,7 @@ def _shares(
     """Read this rank's rows of the graph, and choose the links for link prediction. Collective.
 
     Returns the share for searches, the share for the plan, the links (only on rank 0) or None, and
-    the counts of `read_share`.
+    the three counts that `read_share` returns.
     """
     options, links, away = work.request.plan_options, None, None
     if options.learns_pairs:
@@ -312,7 +312,8 @@ def _check_memory(
 ) -> int:
     """Return the bytes that a rank needs; raise InputError for more than `allowed` (0: no limit).
 
-    `constraints` is the number of balanced weights, and `held` the bytes of links on rank 0.
+    `constraints` is the number of balanced weights. `held` is the number of bytes that the links of
+    link prediction take on rank 0.
     """
     rows, nonzeros = len(files.indptr) - 1, len(files.indices)
     mirrored = 1.0 if files.directed is False else 0.0

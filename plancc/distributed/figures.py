@@ -31,7 +31,8 @@ NETS_AT_ONCE = 1 << 18
 def pair_volumes(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -> sp.csr_array:
     """Count the rows that each part sends to each other part. Collective.
 
-    Each rank returns an int64[num_parts, num_parts] with the rows of consecutive senders only.
+    The result of a rank, int64[num_parts, num_parts], has these numbers for the senders of one
+    range of parts, and 0 for all others.
     """
     ptr, entry = parts_of_nets(share.first, share.net_ptr, share.pins, owner, num_parts)
     shape, lengths = (num_parts, num_parts), np.diff(ptr)

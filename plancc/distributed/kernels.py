@@ -1,4 +1,7 @@
-"""Kernels that choose labels and parts for a rank's vertices, and list the parts of its nets."""
+"""Kernels that choose clusters and parts for a rank's vertices, and list the parts of its nets.
+
+The number of a vertex's cluster is called its label.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +37,13 @@ def wanted_labels(
     rows: Any, base: int, links: ClusterLinks, weight: Any, load: Any, heaviest: Any, label: Any,
     score: Any,
 ) -> Any:  # fmt: skip
-    """Return, for each vertex, the label with most links among labels with room; -1: its own label.
+    """Return, for each vertex, the cluster with room to which it has most links; -1: its own.
 
     Parameters:
         rows (int64[k]): The vertices; row r of `links` is vertex `base` + r.
-        weight, load (int64[n, c]): Weights of all vertices, and of all labels.
-        heaviest (int64[c]): Largest allowed weights of a label.
-        label (int32[n]): Label of every vertex.
+        weight, load (int64[n, c]): Weights of all vertices, and of all clusters.
+        heaviest (int64[c]): Largest allowed weights of a cluster.
+        label (int32[n]): Cluster of every vertex.
         score (int64[n]): Scratch memory; all 0 before and after the call.
     """
     seen = np.empty(len(label), dtype=np.int32)
@@ -57,10 +60,10 @@ def wanted_labels(
 def take_labels(
     vertices: Any, wanted: Any, weight: Any, load: Any, heaviest: Any, label: Any
 ) -> int:
-    """Give vertices, one by one, the labels that they chose; return how many labels changed.
+    """Give vertices, one by one, their labels in `wanted`; return how many labels changed.
 
-    A vertex keeps its label if it would make the chosen cluster heavier than `heaviest`. `label`
-    and `load`, the weights of the clusters, are updated.
+    A label names a cluster of vertices. A vertex keeps its label if it would make the wanted
+    cluster heavier than `heaviest`. `label` and `load`, the weights of the clusters, are updated.
     """
     moved = 0
     for i in range(len(vertices)):
@@ -135,7 +138,7 @@ def mark_columns(rows: Any, base: int, indptr: Any, indices: Any, marked: Any) -
 
 @njit(cache=True, nogil=True)
 def picked(ptr: Any, entry: Any, which: Any) -> Any:
-    """Return the lists ``entry[ptr[i]:ptr[i + 1]]``, i in `which`, joined, and their lengths."""
+    """Join the lists ``entry[ptr[i]:ptr[i + 1]]`` of all i in `which`; return their lengths too."""
     lengths = np.empty(len(which), dtype=np.int32)
     total = 0
     for i in range(len(which)):
@@ -181,7 +184,7 @@ def wanted_parts(
     Parameters:
         rows (int64[k]): Rows of this rank; row r is vertex `base` + r.
         place (int32[n]): Index in `ptr` of the net of every vertex.
-        ptr, entry: Parts that have pins of the nets (`parts_of_nets`).
+        ptr, entry: Result of `parts_of_nets`: the parts that have pins of each net.
         weight, load (int64[n, c], int64[num_parts, c]): Weights of vertices, and of parts.
     """
     num_parts = len(load)
@@ -255,8 +258,8 @@ def move_rows(
 ) -> Any:  # fmt: skip
     """Move rows, in the given order, to the parts that they chose; return whether any row moved.
 
-    A row moves only if the move still has a gain, or evens loads without a loss. No part loses its
-    last row.
+    Row ``vertices[i]`` chose part ``part[i]``, which saves ``saved[i]`` rows. A row moves only if
+    the move still has a gain, or evens loads without a loss. No part loses its last row.
     """
     moved = False
     for i in order:
@@ -282,7 +285,7 @@ def move_rows(
 def unpack_rows(position: Any, row_ptr: Any, numbers: Any, out: Any) -> None:
     """Copy CSR rows from `numbers` to `out`, where row r begins at ``row_ptr[r]``.
 
-    `numbers` has the rows in `position` one after another.
+    `numbers` has the rows ``position[0]``, ``position[1]`` and so on, one after another.
     """
     at = 0
     for r in position:

@@ -1,7 +1,7 @@
 """Lowering on several ranks: each rank makes the tables of consecutive parts.
 
 The method is the same as in `plancc.plan.lowering`. A rank gets the rows of its parts, and tells
-the senders which rows its parts receive.
+every other rank which rows its parts receive from that rank's parts.
 """
 
 from __future__ import annotations

@@ -28,7 +28,9 @@ from plancc.search.presets import ON_RANKS
 def nets_between(
     ranks: Ranks, share: Share, label: Int32Array, weight: Int64Array
 ) -> Hypergraph | None:
-    """Return, on rank 0, the hypergraph whose vertices are the labels 0..m-1. Collective.
+    """Return, on rank 0, the hypergraph whose vertices are the clusters 0..m-1. Collective.
+
+    `label` is every vertex's cluster, and `weight` its weights.
 
     Nets with one pin are left out. Other ranks get a hypergraph without nets; all ranks get None if
     there would be too many pins.

@@ -28,8 +28,8 @@ class Share(WithColumns):
 
     Attributes:
         bounds (int64[num_ranks + 1]): First vertex of each rank.
-        indptr, indices, values: CSR of this rank's rows, offsets from 0; columns of the whole
-            graph.
+        indptr, indices, values: CSR of this rank's rows; `indptr` begins with 0, and `indices` are
+            vertices of the whole graph.
         net_ptr, pins (int64[m + 1], int32): Rows that need each vertex of this rank; the same
             arrays as `indptr` and `indices` in an undirected graph.
         degree (int32[n]): Number of nonzeros of every row of the whole matrix.
@@ -56,7 +56,7 @@ class Share(WithColumns):
         return int(self.bounds[self.rank + 1])
 
     def sizes(self, graph: Graph) -> Graph:
-        """Return a graph whose rows have as many nonzeros as this share's, all in column 0."""
+        """Return a graph with as many nonzeros per row as this share, but all in column 0."""
         indptr = offsets(self.degree)
         nobody = np.broadcast_to(np.int32(0), int(indptr[-1]))  # takes no memory
         return Graph(indptr, nobody, source=graph.source, types=graph.types)
@@ -83,10 +83,10 @@ def read_share(
 ) -> tuple[Share, Share, Int64Array]:
     """Read and normalise this rank's rows. Collective.
 
-    Returns the share for searches, with distinct columns in each row, and the share for the plan.
-    Then int64[3], over all ranks: the number of self loops that the identity increased, and the
-    result of `lost_values`. `away`, int32[2, links], has edges to leave out, on rank 0; elsewhere
-    it is empty.
+    Returns the share for searches, with distinct columns in each row; the share for the plan; and
+    three counts over all ranks, int64[3]: self loops that the identity increased, weights that
+    become 0, and weights that lose digits. `away`, int32[2, links], has edges to leave out, on rank
+    0; elsewhere it is empty.
     """
     indptr = files.indptr
     with ranks.agreement():
@@ -138,7 +138,7 @@ def _normalised(
 ) -> tuple[Graph, int]:
     """Normalise this rank's rows. Collective.
 
-    Returns the rows, and the number `Rows.num_raised` of self loops whose value has grown.
+    Returns the rows, and the number of their self loops to which the identity was added.
     """
     with ranks.agreement():
         arrays = rows.indptr, rows.indices, rows.values
@@ -156,7 +156,8 @@ def _normalised_by_relation(
 ) -> Graph:
     """Normalise this rank's rows of a graph with types. Collective.
 
-    Ranks add to the sums in turns, rank 0 first, so the order of additions is as in one process.
+    Ranks add their rows' values to the sums by which values are divided. They do so in turns, rank
+    0 first, so the order of additions is as in one process.
     """
     with ranks.agreement():
         given = RowsOfTypes(rows, first, normalization)
@@ -172,7 +173,7 @@ def _normalised_by_relation(
 def _nets(
     ranks: Ranks, bounds: Int64Array, indptr: Int64Array, indices: Int32Array
 ) -> tuple[Int64Array, Int32Array]:
-    """Return offsets and rows: ascending rows that need each vertex of this rank. Collective."""
+    """Return, as offsets and rows, the rows that need each vertex of this rank. Collective."""
     ptr, rows, _ = transpose(indptr, indices, indices[:0], int(bounds[-1]))
     rows += np.int32(bounds[ranks.rank])
     ends = ptr[bounds]

@@ -71,7 +71,7 @@ class _Work:
         self.nets, self.volume = self._measured()
 
     def price_unit(self) -> npt.NDArray[np.float64]:
-        """Return the unit of the prices of overweight, float64[num_parts, num_constraints].
+        """Return the base price of overweight, float64[num_parts, num_constraints].
 
         It is computed as in `plancc.passes.multilevel.Sweeps.price_unit`.
 
@@ -105,7 +105,7 @@ class _Work:
         """Move every row at most once, to its best part.
 
         Parameters:
-            price: For each weight, the price of a part's weight above `target`.
+            price: Prices of the excess of a part's weights over `target`, one for each weight.
             target: Weights above which each part is overweight. None: `Limits.target`.
             cap: Largest weights that each part may have. None: no limit.
         """

@@ -50,8 +50,8 @@ def write_plan(
 ) -> str:
     """Write the plan file, and return its content hash, the same as in one process. Collective.
 
-    Only rank 0's `attributes`, by group of the file, are written. If one rank cannot write, all
-    raise OutputError, and a former file is kept.
+    `attributes` are HDF5 attributes: group -> name -> value; only rank 0's are written. If one
+    rank cannot write, all raise OutputError, and a former file is kept.
     """
     arrays = parts.arrays()
     nodes = {name: dataset_of(name) for name in arrays}
@@ -114,9 +114,9 @@ def _blocks(place: int, array: Any, first: int, length: int) -> list[RowBlock]:
 def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
     """Open the file of rank 0 for writing; yield its descriptor, or -1 if it cannot be reached.
 
-    The file name has a random part, so a file of the same name on another computer is the same
-    file. If `is_far` (several computers share the file), NFS writes only the given bytes, since
-    other ranks write other bytes of the same page.
+    The file name has a random part, so if another computer has a file of this name, it is this
+    file, on a shared disk. If `is_far` (ranks on several computers write the file), NFS writes only
+    the given bytes, not whole pages, in which other ranks write too.
     """
     file = -1
     with suppress(OSError):
@@ -131,7 +131,7 @@ def _opened(path: str, size: int, is_far: bool) -> Iterator[int]:
 def _fill(ranks: Ranks, output: StrPath, file: int, blocks: list[RowBlock]) -> None:
     """Write the blocks of all ranks. Collective.
 
-    Rank 0 writes for the ranks that cannot reach the file.
+    `file` is negative on ranks that cannot reach the file; rank 0 writes for them.
     """
     with ranks.agreement(), _output_errors(output):
         for block in blocks if file >= 0 else ():

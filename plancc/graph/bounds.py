@@ -63,7 +63,7 @@ def large_allowed() -> bool:
 
 
 def largest(*paths: StrPath, per_byte: int = UNPACKED_PER_BYTE) -> int | None:
-    """Return the largest allowed bytes of the unpacked data of these files; None: any number."""
+    """Return how many bytes the unpacked data of these files may have; None: any number."""
     return None if _large.get() else UNPACKED + per_byte * _size(paths)
 
 

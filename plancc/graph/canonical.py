@@ -97,9 +97,9 @@ def _rows_of(matrix: Any) -> npt.NDArray[np.int32]:
 def both_ways(
     row: IntArray, column: IntArray, values: Array | None, mutual: bool | Mask = True
 ) -> tuple[IntArray, IntArray, Array | None]:
-    """Return rows, columns and values of the entries, followed by the transposed `mutual` entries.
+    """Return rows, columns and values of the entries, followed by those of transposed entries.
 
-    Entries on the diagonal are never transposed.
+    The entries that `mutual` selects are transposed, except on the diagonal.
     """
     back = mutual & (row != column)
     values = None if values is None else np.concatenate([values, values[back]])
@@ -190,9 +190,7 @@ def all_finite(values: npt.NDArray[np.number]) -> bool:
 
 
 def to_scipy(graph: Graph, dtype: Any = None) -> Any:
-    """Return the matrix as ``scipy.sparse.csr_array``; if the graph has no values, all values
-    are 1.
-    """
+    """Return the matrix as ``scipy.sparse.csr_array``; all values are 1 if the graph has none."""
     from scipy.sparse import csr_array
 
     data = graph.values

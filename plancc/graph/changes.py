@@ -75,7 +75,7 @@ class EdgeChanges:
     def among(self, ids: Ids) -> EdgeChanges:
         """Return these edges, with names in place of numbers if a graph's `ids` are names.
 
-        Edges with names are an InputError if `ids` are numbers.
+        Raises InputError if the edges have names, but `ids` are numbers.
         """
         if are_names(ids):
             return replace(self, u=names_of(self.u), v=names_of(self.v))
@@ -94,7 +94,7 @@ class EdgeChanges:
             self.fail(k, message)
 
     def fail(self, k: int, message: str) -> NoReturn:
-        """Raise InputError about edge k: `message`, with the edge's ends and where it stands."""
+        """Raise InputError about edge k: `message`, with the edge's ends and its line in a file."""
         edge = f"{shown(self.u[k])} {shown(self.v[k])}"
         if not self.text:
             raise InputError(f"{self.where}: edge '{edge}' {message}")
@@ -106,9 +106,9 @@ class EdgeChanges:
 def changed(graph: Graph, added: EdgeChanges | None, removed: EdgeChanges | None) -> Graph:
     """Return the graph after edges are removed, and then edges are added.
 
-    `Graph.columns` are dropped. In an undirected graph, the edge ``u v`` is also ``v u``; repeated
-    edges count once. New ids are new vertices, in the order of ids; if ids are 0..n-1, new ids
-    start at n.
+    Further data of the edges (`Graph.columns`) are dropped. In an undirected graph, the edge
+    ``u v`` is also ``v u``; repeated edges count once. New ids are new vertices, in the order of
+    ids; if ids are 0..n-1, new ids start at n.
     """
     own = ids_or_numbers(graph.num_vertices, graph.original_ids, None)
     added, removed = (each and each.among(own) for each in (added, removed))
@@ -166,7 +166,10 @@ def changed_relations(
 def _edited(
     key: Ids, values: Values, ids: tuple[Ids, Ids], added: Any, removed: Any, directed: bool
 ) -> tuple[Ids, Values]:
-    """Remove and add edges; return ascending keys (see `_places`) and values of the nonzeros."""
+    """Remove and add edges; return the nonzeros' keys (see `_places`), ascending, and values.
+
+    `ids` has the ascending ids of the rows, and of the columns.
+    """
     if (np.diff(key) < 0).any():  # the ids of the source are not in order
         order = np.argsort(key, kind="stable")
         key, values = key[order], None if values is None else values[order]
@@ -218,11 +221,11 @@ def _check_weights(values: Values, added: EdgeChanges) -> None:
 def _places(
     key: Ids, edges: EdgeChanges, ids: tuple[Ids, Ids], directed: bool, there: bool
 ) -> tuple[Ids, tuple[Ids, Ids]]:
-    """Return where the edges' distinct keys are in `key`, these keys, and an edge with each key.
+    """Return where the edges' distinct keys are in `key`, these keys, and for each key an edge.
 
-    Each array is int64[m]. An edge's key is row times the number of columns, plus column; keys
-    ascend. `there` says whether the edges must be in the graph; otherwise they must not, and the
-    first array says where to insert the keys.
+    Each array is int64[m]; an edge is given by its index. An edge's key is its row times the number
+    of columns, plus its column; keys ascend. `there` says whether the edges must be in the graph;
+    otherwise they must not, and the first array says where to insert the keys.
     """
     ends: list[Any] = []
     for own, of_edge in zip(ids, (edges.u, edges.v), strict=True):

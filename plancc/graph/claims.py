@@ -67,7 +67,7 @@ class Said(NamedTuple):
 
 
 def claims_of(head: bytes) -> Said:
-    """Return the claims about the graph in `head`, the comments before the first edge."""
+    """Return what `head`, the comments before the first edge, says about the graph."""
     counts: list[int | None] = [None, None]
     for found in chain(_COUNTS.finditer(head), _COUNTS_BEFORE.finditer(head)):
         for k, word in enumerate(found.groups()):
@@ -95,9 +95,10 @@ def first_line(
 ) -> tuple[str, Said | None]:
     """Return a remark on the first line of an edge list, and its sizes if it holds no edge.
 
-    A line of sizes holds the number of vertices, once or twice, and then of edges. The first must
-    be large enough for the ids below, or equal the number of distinct ids. The second must equal
-    the number of lines below, or half of it if every edge is listed in both directions.
+    A line of sizes holds the number of vertices, once or twice, and then the number of edges. The
+    number of vertices must be large enough for the ids below, or equal the number of distinct ids.
+    The number of edges must equal the number of lines below, or half of it if every edge is listed
+    in both directions.
 
     A line like this is read as an edge if the first column never rises (a path listed from its
     end), or if fewer lines follow than it says. ``0,1`` and ``0,1,2`` may be column numbers of
@@ -135,7 +136,10 @@ def first_line(
 
 
 def _are_both_ways(below: Sequence[IntArray]) -> bool:
-    """Whether every edge is listed in both directions; True if `below` is not two arrays."""
+    """Whether every edge is listed in both directions; True if it is unknown.
+
+    `below` is the list of the columns u and v; if it has another length, the edges are unknown.
+    """
     if len(below) != 2:
         return True
     ids, place = np.unique(np.concatenate(below), return_inverse=True)
@@ -155,7 +159,7 @@ def warn_of_counts(
 
     A claimed number of edges may count every edge once or in both directions. `edges` counts lines
     with an edge, and lines with a self loop. If `by_number`, a claim of separate ids for rows and
-    columns warns, too.
+    columns is a reason to warn, too.
     """
     (lines, loops), said, read, short = edges, list[str](), list[str](), False
     if claims.edges is not None:
@@ -186,7 +190,8 @@ def warn_of_numbers(where: str, u: IntArray, v: IntArray, weights: npt.NDArray[A
     """Warn if the first of three columns seems to hold line numbers or times.
 
     Numbers that rise by 1 from line to line count as line numbers if the other columns share most
-    of their numbers. Numbers from `OF_TIMES` on count as times if the second column has none.
+    of their numbers. Numbers of at least `OF_TIMES` count as times if the second column has no
+    number as large.
     """
     what, rises = "", len(u) >= _LEAST and u[0] in (0, 1) and u[-1] - u[0] == len(u) - 1
     if rises and (np.diff(u) == 1).all():
@@ -240,7 +245,10 @@ def are_two_things(first: str, second: str) -> bool:
 
 
 def is_source_first(names: Sequence[str], source: str, destination: str) -> bool:
-    """Whether column names ("src" and "dst", or the types) say that the first holds sources."""
+    """Whether the names of two columns say that the first column holds the sources of edges.
+
+    Such names are "src" and "dst", or the names of the types `source` and `destination`.
+    """
     first, second = [name.lower() for name in names] or ("", "")
     types = tuple(kind.lower().removesuffix("s") for kind in (source, destination))
     if types[0] != types[1] and types[1] in first and types[0] in second:

@@ -170,7 +170,7 @@ def own_data(
 ) -> VertexData:
     """Return the vertex data that the source of a graph holds; empty if it holds none.
 
-    `obj` is the source: a path, or the result of `find_held`.
+    `obj` is the source: a path, or a graph in memory, as `find_held` returns it.
     """
     choice: Any = {"split": split, "keys": keys, "required": False}
     try:

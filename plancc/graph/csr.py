@@ -149,7 +149,10 @@ class MappedGraph:
         return cls(folder, *found)
 
     def graph(self, source: Source) -> Graph:
-        """Return the arrays as a graph, whose nonzeros are unchecked and must not be used."""
+        """Return the arrays as a graph without values, whose columns are unchecked.
+
+        Only its size, ids and types may be used, and not its nonzeros.
+        """
         columns, directed = self.indices.astype(np.int32, copy=False), self.directed is not False
         own: Any = {"original_ids": self.original_ids, "source": source, "types": self.types}
         return Graph(self.indptr, columns, directed=directed, **own)

@@ -54,8 +54,8 @@ def with_edges(
     """Return the graph with features of its edges.
 
     `given` has the order of the source's edges: number[edges, width], a .npy file, arrays by
-    relation, or `OF_SOURCE`. The last entry of `listed` has these edges; without `listed`, they are
-    the graph's nonzeros.
+    relation, or `OF_SOURCE`. The source's edges are the last entry of `listed`; without `listed`,
+    they are the graph's nonzeros.
     """
     where = f"{graph.source.name}: `edge_features`"
     edges = listed[-1] if listed else ListedEdges.of_nonzeros(graph)

@@ -168,9 +168,9 @@ def read_edgelist(
 def _without_sizes(
     path: StrPath, data: bytes, table: _Table, entries: Entries
 ) -> tuple[bytes, Said, Entries]:
-    """Turn a first line of sizes, if any, into a comment; return the text, claims and edges.
+    """Make a comment of the first line if it holds sizes; return the text, claims and edges.
 
-    Claims are what the file says about the graph; the sizes are added to them.
+    Claims are what the file says about the graph. They then include these sizes.
     """
     start, claims = table.start, table.claims
     first = [float(each[0]) for each in entries if each is not None]
@@ -220,8 +220,8 @@ def _read(path: StrPath, columns: Sequence[str] = ()) -> tuple[bytes, _Table]:
 class EdgeListEntries(PiecewiseEdges):
     """The edges of an edge list, chunk by chunk.
 
-    A list is refused if its ids are names, if it has a line of sizes, or if u and v are numbered
-    separately.
+    A list is refused if its ids are names, if one of its lines declares sizes, or if u and v are
+    numbered separately.
     """
 
     def __init__(
@@ -250,7 +250,11 @@ class EdgeListEntries(PiecewiseEdges):
         self.weighted = bool(table.weights)
 
     def _check_whole(self, table: _Table, by_number: bool) -> None:
-        """Raise InputError for a list with separate ids of u and v, or with a line of sizes."""
+        """Raise InputError for a list that cannot be read in chunks.
+
+        In such a list, u and v have separate ids (and are not given by vertex number), or the first
+        line may hold the numbers of vertices and edges.
+        """
         where = self.where
         if table.claims.sides is not None and not by_number:
             cure = "compile it on one rank, without `memory`"
@@ -315,7 +319,7 @@ def _edges_of(
 def _warn_of_names(
     path: StrPath, data: bytes, table: _Table, names: Names | None, edges: Entries
 ) -> None:
-    """Warn of comments that may be edges between names, and of names that mean an empty cell."""
+    """Warn of comments that may be edges between names, and of names such as "nan" (no value)."""
     if names is None:
         return
     where, begin = os.fspath(path), table.below

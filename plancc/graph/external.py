@@ -40,7 +40,7 @@ class Entrywise(Protocol):
     Attributes:
         most: Upper bound on the number of entries.
         directed: Whether the graph is directed; None if the source does not say.
-        source: Source of the graph, without its hash.
+        source: Name and format of the file or object that holds the graph, without a hash.
     """
 
     num_vertices: int
@@ -211,7 +211,8 @@ def _pieces(
 ) -> Iterator[tuple[int, int, npt.NDArray[Any]]]:
     """Yield ranges of a bucket's rows, each with first row, last row + 1 and entries.
 
-    A bucket with more than `together` entries has several ranges.
+    A bucket is a file with the entries of rows ``first..last-1``, in any order. A bucket with more
+    than `together` entries has several ranges.
     """
     every: Any = np.memmap(path, kind, "r")
     ranges = min(-(-len(every) // together), last - first)

@@ -355,7 +355,7 @@ def size_of_source(path: str, format: Format) -> int:
 
 
 def _files_of(path: str, format: Format) -> dict[str, str]:
-    """Return the paths of a graph's files by their names in a folder, or by "" for one file."""
+    """Return the graph's files: paths by file name if `path` is a folder, else `path` by ""."""
     if format.files is None or not os.path.isdir(path):
         return {"": path}
     return {name: os.path.join(path, name) for name in format.files(path)}

@@ -215,7 +215,7 @@ def check_ids(u: IntArray, v: IntArray, num_vertices: int, place: Callable[[int]
 
 
 def _compact(u: IntArray, v: IntArray, largest: int) -> Numbered:
-    """Number the ids in u and v, which are at most `largest`, 0..n-1 in ascending order."""
+    """Replace ids 0..largest in u and v by the numbers 0..n-1, in ascending order of the ids."""
     if largest < 8 * len(u) + 1024:  # a table of all ids is cheaper than sorting
         occurs = np.zeros(largest + 1, np.bool_)
         occurs[u] = True

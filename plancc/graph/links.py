@@ -74,7 +74,7 @@ class LinkTimes(NamedTuple):
 
 @dataclass(frozen=True)
 class SplitLinks:
-    """Links of a whole graph.
+    """Links (pairs of vertices for link prediction) of a whole graph.
 
     Attributes:
         pairs (dict of str to int32[2, m]): Sources and targets of the links of every kind in
@@ -94,7 +94,10 @@ class SplitLinks:
         return np.concatenate([self.pairs[kind] for kind in kinds], axis=1)
 
     def columns(self) -> tuple[Pair, npt.NDArray[np.uint8], Int64Array]:
-        """Return all links by kind, int32[2, links]; the kind of each; its index in the kind."""
+        """Return all links, int32[2, links], sorted by kind; each link's kind, and index in it.
+
+        The kinds are training, validation and test links and negatives; see `KINDS`.
+        """
         sizes = [self.pairs[kind].shape[1] for kind in KINDS]
         kind = np.repeat(np.arange(len(KINDS), dtype=np.uint8), sizes)
         return self.of(*KINDS), kind, np.concatenate([*map(np.arange, sizes)])
@@ -147,8 +150,7 @@ def read_links(source: Any, graph: Graph) -> SplitLinks:
 
 
 def are_edges(known: Int64Array, pair: Array, graph: Graph) -> Mask:
-    """Return whether each pair is an edge, bool[m]; `known` are the keys of the edges
-    (`edges_of`)."""
+    """Return whether each pair is an edge, bool[m]; `edges_of` gives the edges' keys, `known`."""
     return places_in(known, edge_keys(graph, pair[1], pair[0])) >= 0
 
 
@@ -345,8 +347,8 @@ def random_links(
 def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple[int, int]:
     """Return the indices of the first validation link and of the first test link.
 
-    `times`, float64[links], ascend. Links of the same time stay in one split, with a warning if a
-    split misses its share thereby.
+    `times`, float64[links], ascend. Links of the same time stay in one split; if this changes a
+    split's share, there is a warning.
     """
     total, cuts, end = len(times), list[int](), len(times)
     begins = np.flatnonzero(np.diff(times)) + 1

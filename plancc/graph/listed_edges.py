@@ -42,7 +42,7 @@ class ListedEdges(NamedTuple):
 
 
 class EdgeFeatures(NamedTuple):
-    """Edges of a source, and a row of features for each edge: number[edges, width]."""
+    """Edges that were read, and a row of features for each edge: number[edges, width]."""
 
     edges: ListedEdges
     features: Array
@@ -53,7 +53,7 @@ _listed: ContextVar[list[ListedEdges] | None] = ContextVar("edges of what is rea
 
 @contextmanager
 def listing() -> Iterator[list[ListedEdges]]:
-    """Yield a list, to which readers append the edges of every graph made in the context.
+    """Yield a list, to which readers of files append the edges of every graph made in the context.
 
     A context inside another context yields the list of the outer context.
     """
@@ -147,9 +147,9 @@ def for_every_edge(graph: Graph, edges: ListedEdges, given: Array, where: str, w
 
 
 def with_columns_of(made: Graph, graph: Graph) -> Graph:
-    """Return `made`, a graph made from `graph`, with `graph.columns`, which are 0 for new nonzeros.
+    """Return `made`, a graph made from `graph`, with the arrays of edge data `graph.columns`.
 
-    Both graphs have one vertex type.
+    New nonzeros get 0 in every array. Both graphs have one vertex type.
     """
     if not graph.columns:
         return made

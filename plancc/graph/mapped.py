@@ -32,7 +32,7 @@ def is_mapped(array: Any) -> bool:
 
 
 class MappedRows:
-    """Rows of a memory-mapped matrix, which are read and converted to `feature_type` on use.
+    """Rows of a memory-mapped matrix, which are read and converted to a plan's dtype on use.
 
     ``rows[key]`` returns an array of the rows at `key`: a slice or row numbers. NumPy's functions
     load the whole matrix.

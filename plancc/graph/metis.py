@@ -114,7 +114,7 @@ def _graph(path: StrPath, numbers: Integers, pattern: bool) -> Graph:
 def _vertex_lines(
     path: StrPath, numbers: Integers, head: _MetisHeader
 ) -> tuple[Int64Array, Int64Array]:
-    """Return offsets in `numbers.values`, int64[n + 1], and file lines, int64[n], by vertex."""
+    """Return where each vertex's numbers begin in `numbers.values` (then the end), and its line."""
     n, first = head.vertices, head.first + 1
     ptr, line = numbers.ptr[first:], numbers.line[first:]
     if len(line) < n:

@@ -72,7 +72,7 @@ class _Header:
         return self.field != "pattern" and not self.without_values
 
     def text(self, entries: int) -> bytes:
-        """Return a header that declares `entries` entries, for `mmread`.
+        """Return a header that declares `entries` entries, for scipy's `mmread`.
 
         Without values, the header declares a pattern, so that `mmread` skips the rest of each line.
         """
@@ -84,11 +84,11 @@ class _Header:
 def read_mtx(
     path: StrPath, *, pattern: bool = False, symmetrize: bool = False, transpose: bool = False
 ) -> Graph:
-    """Read a MatrixMarket coordinate file, plain or .gz; directed if the header says "general".
+    """Read a MatrixMarket coordinate file, plain or .gz.
 
-    A pattern file has no values; others become float64. Network Repository's banner with one
-    percent sign is read with a warning. A rectangular matrix is a graph of two vertex types
-    (`plancc.graph.union.rectangular`).
+    The graph is directed if the header says "general". A pattern file has no values; others become
+    float64. Network Repository's banner with one percent sign is read with a warning. A rectangular
+    matrix is a graph of two vertex types (`plancc.graph.union.rectangular`).
     """
     entries = MtxEntries(path, pattern=pattern)
     row, col, values = entries.whole()
@@ -275,7 +275,10 @@ class MtxEntries:
         return np.concatenate([row, col[off]]), np.concatenate([col, row[off]]), values
 
     def _check_half(self, row: Any, col: Any, values: Any, sign: int) -> None:
-        """Raise InputError if both halves are listed, or a skew-symmetric diagonal is not 0."""
+        """Raise InputError if entries of both halves of a symmetric matrix are listed.
+
+        Also raised if the diagonal of a skew-symmetric matrix is not 0.
+        """
         above = row < col
         if sign < 0 and (wrong := (row == col) & (values != 0)).any():
             self._fail_entry(wrong, "a skew-symmetric matrix has zeros on its diagonal, not")

@@ -73,8 +73,8 @@ def read_names(
 ) -> NamedEdges:
     """Read the edges of a text whose columns of u and v are names.
 
-    `data` is a text for `kernels.take_columns`; `chosen` are positions, from 0. An id that is
-    empty, too long or not UTF-8 is an InputError.
+    The text `data` has `columns` columns; `chosen` are the positions, from 0, of u, v and perhaps
+    weights. An id that is empty, too long or not UTF-8 is an InputError.
     """
     text = np.frombuffer(data if data.endswith(b"\n") else data + b"\n", np.uint8)
     ends = np.empty((2, np.count_nonzero(text == ord("\n"))), np.int64)

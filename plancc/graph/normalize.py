@@ -74,8 +74,8 @@ class RowsOfTypes:
     Attributes:
         rows: The rows, with the whole graph's types and columns.
         first: Index of the first row.
-        whole: Whether the range is all rows. If so, sums to which no nonzero adds are left out, to
-            save memory.
+        whole: Whether the range is all rows. If so, the sum of a vertex's values in a relation is
+            kept only if the vertex has nonzeros there, to save memory.
     """
 
     rows: Graph
@@ -110,11 +110,11 @@ class RowsOfTypes:
 
     @cached_property
     def _ends(self) -> list[tuple[IntArray, Int64Array, int]]:
-        """To which sums the nonzeros add: an entry for rows and, for "sym", one for columns.
+        """How to sum values by row and relation and, for "sym", also by column and relation.
 
-        An entry holds the row (or column) of every nonzero, the index of the sum to which the
-        nonzero adds, and the number of sums. A vertex has a sum for every relation that ends (or
-        begins) at its type.
+        An entry of the list holds the row (or column) of every nonzero, the index of the sum that
+        contains the nonzero, and the number of sums. A vertex has a sum for every relation that
+        ends (or begins) at its type.
         """
         names = self._types.names
         found: list[tuple[IntArray, Int64Array, int]] = []
@@ -135,13 +135,13 @@ class RowsOfTypes:
         return [np.zeros(size) for _, _, size in self._ends]
 
     def sums(self, before: list[FloatArray]) -> list[FloatArray]:
-        """Add these rows' values, in place, to the sums `before`; return the sums."""
+        """Add these rows' values in place to `before`, the sums of earlier rows; return it."""
         for total, (_, number, _) in zip(before, self._ends, strict=True):
             np.add.at(total, number, self._given)
         return before
 
     def scaled(self, sums: Sequence[FloatArray], dtype: npt.DTypeLike) -> Graph:
-        """Return the rows, normalised by the `sums` over all rows of the graph (see `sums`)."""
+        """Return the rows, normalised by `sums`: what the method `sums` returns after all rows."""
         graph, values = self.rows, self._given.copy()
         for (vertices, number, _), every in zip(self._ends, sums, strict=True):
             total = every[number]
@@ -204,7 +204,7 @@ class Rows:
         return np.empty(0) if self.values is None else self.values
 
     def scale(self) -> FloatArray:
-        """Return the factor by which each of these rows is multiplied, float64[m].
+        """Return the factor by which normalisation multiplies each of these rows, float64[m].
 
         With "sym", each column too is multiplied by its vertex's factor.
         """
@@ -229,7 +229,8 @@ class Rows:
     ) -> tuple[Int64Array, npt.NDArray[np.int32], npt.NDArray[np.floating]]:
         """Return the normalised rows: indptr, indices and values.
 
-        `all_scale`, float64[n], is the result of `scale` for all rows of the matrix.
+        `row_scale`, float64[m], is the result of `scale` for these rows; `all_scale`, float64[n],
+        is the result for all rows of the matrix.
         """
         dtype, indptr = np.dtype(dtype), self.made_ptr
         values = np.empty(indptr[-1], dtype)
@@ -288,7 +289,7 @@ def _row_sums(indptr, values):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _fill(first, last, base, given, made, row_scale, col_scale, add_identity):  # type: ignore[no-untyped-def]
-    """Copy rows first..last-1, add the identity to them, and scale them.
+    """Copy rows first..last-1, add the identity to them if `add_identity`, and scale them.
 
     `given` is a CSR matrix: indptr, indices and values; indices and values of `made` are filled.
     Row i of each is row ``base + i`` of the whole matrix.

@@ -143,7 +143,7 @@ class Archive(Mapping[str, Array]):
         return value
 
     def offsets(self, key: str, count: int, end: int) -> npt.NDArray[np.int64]:
-        """Return `key`, int64[count + 1], checked to be offsets that ascend from 0 to `end`."""
+        """Return the array `key`, int64[count + 1]; check that it ascends from 0 to `end`."""
         return as_offsets(self.integers(key, count + 1), end, f"{self.name}: key '{key}'")
 
     def indices(self, key: str, bound: int) -> npt.NDArray[np.integer]:
@@ -282,7 +282,7 @@ def _num_nodes(archive: Archive) -> int:
 
 
 def _compressed(archive: Archive, major: int, bound: int) -> tuple[Array, Array]:
-    """Return offsets and indices of `major` compressed rows or columns; indices are < `bound`."""
+    """Return offsets and indices of the `major` rows (CSR) or columns (CSC); indices < `bound`."""
     minor = archive.indices("indices", bound)
     return archive.offsets("indptr", major, len(minor)), minor
 

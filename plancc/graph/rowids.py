@@ -83,9 +83,9 @@ def one_column(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _shift(ascending: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> int:
-    """Return 1 if all ids are larger by 1 than the graph's ids, -1 if smaller by 1, else 0.
+    """Return by how much the ids `ascending` are larger than the graph's ids: 1, -1, or 0.
 
-    The result is 1 or -1 only if both lists are consecutive numbers, one from 0 and one from 1.
+    The result is 0 unless both lists are consecutive numbers, one from 0 and the other from 1.
     """
     if are_names(vertices):
         return 0
@@ -113,8 +113,8 @@ def id_column(
 ) -> str | None:
     """Return the name of the column of row ids; None if rows are in the order of the vertices.
 
-    Raise InputError if a column without a usual name holds every vertex's id once, but in another
-    order.
+    Raise InputError if a column holds every vertex's id once, but in another order, and its name is
+    not a usual name for ids.
     """
     vertices = ids_of(graph)
     rest = {name: each for name, each in columns.items() if each is not None and name not in taken}
@@ -131,7 +131,7 @@ def id_column(
             continue
         if not are_in_order(column, vertices):
             told = f"column {show(name)} holds every vertex once, not in the graph's order"
-            cure = f"call it 'id', or give `keys` id={name}, if rows belong to these vertices"
+            cure = f"if it names the vertex of each row, call it 'id' or give `keys` id={name}"
             raise InputError(f"{where}: {told}; {cure}; if not, give `keys` with an empty id: id=")
         if are_names(vertices):
             return name
@@ -139,7 +139,10 @@ def id_column(
 
 
 def ids_of(graph: Graph) -> npt.NDArray[Any]:
-    """Return ids, int64 or bytes[n]: vertex numbers if there are no ids, or if types share ids."""
+    """Return the ids of all vertices, int64[n] or bytes[n].
+
+    They are the vertices' numbers if the graph has no ids, or if several types have the same ids.
+    """
     ids = graph.original_ids
     if ids is None or (graph.types and len(np.unique(ids)) < len(ids)):
         return np.arange(graph.num_vertices)
@@ -161,7 +164,7 @@ def ids_beside(held: Mapping[str, Any], count: int) -> tuple[str, npt.NDArray[An
 
 
 def vertex_ids(held: Any, count: int) -> npt.NDArray[Any] | None:
-    """Return the ids that `ids_beside` finds; None for 0..n-1, or repeated or negative ids."""
+    """Return the ids that `ids_beside` finds; None if they are 0..n-1, repeated or negative."""
     _, ids = (isinstance(held, Mapping) and ids_beside(held, count)) or ("", None)
     if ids is None or len(ascending := np.unique(ids)) < count:
         return None
@@ -203,7 +206,8 @@ def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> bool:
 def begins_with_ids(table: npt.NDArray[np.float64], graph: Graph) -> bool:
     """Whether the first column of a table without names holds every vertex's id exactly once.
 
-    False for a single column, and for a graph of at most `FEW` vertices.
+    The ids may all be greater by 1, or less by 1. False for a table of one column, and for a graph
+    of at most `FEW` vertices.
     """
     vertices = ids_of(graph)
     return table.shape[1] > 1 and len(vertices) > FEW and _share_named(table[:, 0], vertices) == 1
@@ -277,7 +281,7 @@ def has_choice(graph: Graph) -> bool:
 
 
 def reading_advice(rows: int, graph: Graph) -> str:
-    """Return ": " and advice how to read the graph so that it has `rows` vertices, or ""."""
+    """Return ": " and advice on how to read the graph so that it has `rows` vertices, or ""."""
     if not has_choice(graph):
         return ""
     ids, count = graph.original_ids, graph.num_vertices

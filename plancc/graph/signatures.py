@@ -89,7 +89,7 @@ _DATA_NAMES = ("npz", "npy", "parquet")
 
 
 def _advice(kind: Kind, format: str) -> str:
-    """Return ": " and advice for a file of this kind in place of `format`; "" without advice."""
+    """Return ": " and advice for a file that is of this kind, but is read as `format`; else ""."""
     if format in _OF_DATA:
         named = next((name for name in kind.formats if name in _DATA_NAMES), "")
         advice = f"give it a name that ends in .{named}" if named else kind.advice

@@ -250,7 +250,10 @@ def _read_file(
 
 
 def _first_far(reader: Format, path: str, sizes: list[int]) -> int:
-    """Return the index of a table's first edge with an end not below its bound in `sizes`."""
+    """Return the index of a table's first edge with an end out of range.
+
+    `sizes` has the number of vertices at either end.
+    """
     assert reader.entries is not None
     ends = [np.stack(edges[:2]) for edges in reader.entries(path, keep_ids=True)]
     wrong = np.concatenate(ends, axis=1) >= np.array(sizes)[:, None]

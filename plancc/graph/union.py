@@ -185,7 +185,7 @@ def rectangular(
     symmetrize: bool = False,
     transpose: bool = False,
 ) -> Graph:
-    """Return the graph of a rectangular matrix: types "rows" and "columns", and one relation."""
+    """Return a rectangular matrix as a graph with types "rows" and "columns" and one relation."""
     row, column, values = entries
     if transpose:
         shape, row, column = (shape[1], shape[0]), column, row

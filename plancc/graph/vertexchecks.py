@@ -55,8 +55,7 @@ def check_vertex_data(
 
 
 def checked_again(data: VertexData, graph: Graph) -> VertexData:
-    """Apply `check_vertex_data` to a `VertexData` that a user made, and to its data by vertex
-    type."""
+    """Check a `VertexData` that a user made, or its data of each vertex type, and return it."""
     if data.by_type is None or graph.types is None:
         return check_vertex_data(data.arrays(), graph)
     found = {
@@ -74,7 +73,7 @@ def of_one_type(graph: Graph, name: str) -> Graph:
 
 
 def data_by_type(found: Mapping[str, VertexData], types: Types) -> VertexData:
-    """Return the vertex data of a graph with vertex types; `found` may lack types without data."""
+    """Return the vertex data of a graph with vertex types; `found` may lack some types."""
     return VertexData(by_type=DataByType.of(found, types, np.arange(types.num_vertices)))
 
 
@@ -128,7 +127,7 @@ def _features(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
 
 
 def finite(array: npt.NDArray[Any], what: str, first: int = 0) -> npt.NDArray[Any]:
-    """Return features in their `feature_type`; raise InputError unless all numbers are finite."""
+    """Return features in the dtype of plans; raise InputError unless all numbers are finite."""
     if array.dtype.kind not in "biuf":
         cure = "save it as float32 or integers"
         raise InputError(f"{what} holds '{array.dtype}', not real numbers; {cure}")
@@ -167,8 +166,10 @@ def _refuse(
 
 
 def check_list(array: npt.NDArray[Any], what: str, kinds: str, words: str) -> None:
-    """Raise InputError unless an array has one axis and a type in `kinds`, which `words`
-    describes."""
+    """Raise InputError unless an array has one axis and a dtype whose kind is in `kinds`.
+
+    `words` says in the message what the array must list, such as "integers".
+    """
     if array.ndim == 1 and array.dtype.kind in kinds:
         return
     advice = ""

@@ -107,8 +107,9 @@ class VertexData:
     def sizes(self) -> dict[str, int]:
         """Return sizes by name.
 
-        The sizes are: the numbers of columns of the features and of the targets, the numbers of
-        classes and of clusters, and the number of vertices in each mask.
+        The sizes are: the numbers of columns of the features and of the targets, the number of
+        vertices without a target, the numbers of classes and of clusters, and the number of
+        vertices in each mask; also those of every vertex type that has data.
         """
         sizes = {}
         if self.features is not None:

@@ -137,8 +137,8 @@ def _held(
 ) -> tuple[Mapping[str, Any] | None, str | None]:
     """Return the arrays of a source by the source's own names, and the name of the column of ids.
 
-    The arrays are None if the format holds no vertex data. The name is "" for a table without ids,
-    and None for sources other than tables.
+    The arrays are None if the format holds no vertex data. The column's name is "" for a table
+    without ids, and None for sources other than tables.
     """
     plain, known = name.lower().removesuffix(".gz"), format
     if format is None and required:
@@ -206,7 +206,7 @@ def vertex_data_of(
     elsewhere: bool = False,
     in_order: bool = False,
 ) -> VertexData:
-    """Return the vertex data in a mapping from the source's names to arrays (NumPy, torch).
+    """Return the vertex data in `held`, which maps the source's names to arrays (NumPy, torch).
 
     For several vertex types, `held` may map every type to such a mapping. Arrays with unknown names
     are ignored, with a warning. For the other parameters see `read_vertex_data`.
@@ -321,7 +321,7 @@ def _are_by_type(held: Mapping[str, Any], types: Types, keys: Keys) -> bool:
 def _data_of_types(
     held: Mapping[Any, Any], graph: Graph, types: Types, where: str, split: str | None, keys: Keys
 ) -> VertexData:
-    """Return the vertex data of a mapping of types to arrays; see `vertex_data_of`.
+    """Return the vertex data in `held`, which has a mapping of arrays for each vertex type.
 
     If `held` also has relations as keys, rows are in the order of the vertices, even if `held` has
     ids.
@@ -368,8 +368,8 @@ def _row_ids(
 ) -> str | None:
     """Return the name of the array of row ids; None if rows are in the order of the vertices.
 
-    The user's name is `wanted`; if `held` lacks `wanted`, usual names are tried. Arrays in `taken`
-    have another use.
+    The user may give the name `wanted`; if `held` lacks it, usual names are tried. Arrays in
+    `taken` have another use.
     """
     if wanted in held:
         return wanted

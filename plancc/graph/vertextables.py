@@ -185,7 +185,8 @@ def arrays_of_columns(
 ) -> tuple[Columns, str]:
     """Return arrays of vertex data by column, and the name of the column of row ids.
 
-    An array is None if its column was not read or has no meaning. The name is "" without row ids.
+    An array is None if its column was not read or is no vertex data. Without row ids, the name is
+    "".
     """
     known = _names_of(keys)
     groups = _numbered(columns, known)
@@ -278,7 +279,7 @@ def has_names(path: StrPath) -> bool:
 
 
 def line_of(path: StrPath, row: int, skipped: int) -> int:
-    """Return the line number, from 1, of a row (from 0) of the array of `read_numbers`."""
+    """Return the line, from 1, of row `row`, from 0, of the array that `read_numbers` returns."""
     with open_input(path) as stream:
         rows = (n for n, line in enumerate(stream, 1) if n > skipped and line.strip())
         return next(islice(rows, row, None), row + 1 + skipped)

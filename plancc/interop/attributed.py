@@ -110,8 +110,8 @@ class _Found:
     def ids(self, of: slice = slice(None)) -> Any:
         """Return the ids of the vertices in the range `of`; None if there are no ids.
 
-        Ids are the first list in `names` that is complete, distinct and not running numbers (n0,
-        n1, ...).
+        Ids are the first list in ``self.names`` that has a different name for every vertex, and
+        does not just number the vertices (n0, n1, ...).
         """
         found: Any = None
         n = len(self.vertices)

@@ -257,8 +257,7 @@ def _tensors(kind: str, arrays: Arrays, rows: slice) -> dict[str, Any]:
 
 
 def _graph_of_part(numbers: DistNumbers, index: int, halo: Int64Array) -> Any:
-    """Return a DGLGraph of a part's own rows and halo rows, with the id arrays that DistDGL
-    reads."""
+    """Return a DGLGraph of a part's own and halo rows, with the id arrays that DistDGL reads."""
     import dgl
     import torch
 

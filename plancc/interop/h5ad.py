@@ -72,7 +72,7 @@ def _node(file: Any, name: str) -> Any:
 
 
 def _names(file: Any, name: str) -> list[str]:
-    """Return the names in a group, sorted; an empty list if the group is missing."""
+    """Return the names in an HDF5 group, sorted; an empty list if the group is missing."""
     import h5py
 
     node = _node(file, name)
@@ -99,7 +99,7 @@ def _read(file: Any, name: str) -> Array:
 
 
 def _matrix(file: Any, name: str) -> Any:
-    """Read a matrix: a dense array, or a sparse matrix as scipy's csr or csc array."""
+    """Read the matrix `name`, as a dense array or, if it is sparse, as scipy's csr or csc array."""
     import h5py
     from scipy.sparse import csc_array, csr_array
 
@@ -132,7 +132,8 @@ def read_h5ad(
 ) -> Graph:
     """Read a graph whose vertices are the observations of an AnnData file.
 
-    Its matrix in ``obsp`` is ``keys["graph"]``, else "connectivities", else the only matrix.
+    The file's ``obsp`` holds matrices. The graph is the matrix named ``keys["graph"]`` or, if no
+    name is given, "connectivities", else the only matrix.
     """
     where = os.fspath(path)
     (name, matrix), *others = _read_in_child(path, "graph", keys or {}).items()
@@ -154,8 +155,8 @@ def read_h5ad(
 def read_h5ad_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
     """Read the vertex data of an AnnData file.
 
-    Features are the matrix ``keys["features"]`` of ``obsm``, or "X" by default. Other data are
-    columns of ``obs``.
+    Features are the matrix ``keys["features"]`` of ``obsm``, by default the file's matrix ``X``.
+    Other data are columns of ``obs``.
     """
     found = _read_in_child(path, "data", keys)
     key = keys.get("features", "features")
@@ -183,9 +184,10 @@ def _read_in_child(path: StrPath, what: str, keys: Mapping[str, str]) -> dict[st
 
 
 def _graph(path: StrPath, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Return a dict that maps the graph's matrix name to the matrix, and other names to None.
+    """Return a dict that maps the name of the graph's matrix to the matrix.
 
-    If ``keys["graph"]`` chooses the matrix, the dict has no other names.
+    The names of the file's other matrices are mapped to None, but if ``keys["graph"]`` chooses the
+    matrix, they are left out.
     """
     with _opened(path) as file:
         where = file.filename

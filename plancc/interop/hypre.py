@@ -52,7 +52,10 @@ def _write_matrix(path: Path, part: Part, halo: Int64Array) -> None:
 
 
 def _write_comm(path: Path, part: Part, halo: Int64Array) -> None:
-    """Write send sets, receive sets and `halo`: for each array its name, length and numbers."""
+    """Write the send sets, the receive sets and `halo`, the halo rows in plan order.
+
+    Each array has a line with its name, its length and its numbers.
+    """
     arrays: dict[str, Iterable[int]] = {
         "send_procs": part.expand.send.peer.tolist(),
         "send_map_starts": part.expand.send.row_ptr.tolist(),

@@ -59,8 +59,8 @@ def graph_files(folder: str) -> list[str]:
 def read_record(path: StrPath) -> Record:
     """Read the graph of a folder as a record: a dict with its arrays by name.
 
-    ``raw/`` has tables (.csv.gz or .csv) or ``data.npz``. A single column of ``edge-feat`` holds
-    the values of the edges.
+    ``raw/`` has tables (.csv.gz or .csv) or ``data.npz``. If ``edge-feat`` has a single column, it
+    holds the values of the edges.
     """
     folder = os.fspath(path)
     if _table(folder, TRIPLES):
@@ -176,7 +176,7 @@ def _one_graph(counts: npt.NDArray[Any], where: str) -> int:
 
 
 def read_ogb_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
-    """Read the vertex data: features, labels or targets, and the vertices of one split.
+    """Read features, labels or targets, and the training, validation and test vertices of a split.
 
     A label that is NaN becomes -1. A heterogeneous graph has data by vertex type.
     """

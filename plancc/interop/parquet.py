@@ -148,7 +148,7 @@ def _arrow_errors(where: str) -> Iterator[None]:
 def _edge_columns(
     where: str, columns: tuple[str, ...], pattern: bool = False
 ) -> tuple[Any, tuple[str, ...]]:
-    """Return the files as a table that is not read yet, and the names of the columns of the edges.
+    """Return the files `where` as a table, not read yet, and the names of the edges' columns.
 
     If `columns` is empty, the columns are found by their names.
     """
@@ -222,7 +222,7 @@ def _named_edges(read: Any, names: Sequence[str], where: str) -> tuple[Names | N
 
 
 def _check_cost(numbers: int, where: str, what: str) -> None:
-    """Raise InputError if the files or the memory cannot hold the declared count of `numbers`."""
+    """Raise InputError if the files or the memory cannot hold as many `numbers` as are declared."""
     wanted = numbers * BYTES_OF_NUMBER
     check_unpacked(wanted, _files_of(where), what)
     check_memory(wanted, what)

@@ -78,7 +78,7 @@ def _is_graph(obj: Any) -> bool:
 
 
 def hold(obj: Any) -> Held | None:
-    """Return `obj` as a `Held`, which can make a `Graph`, if `is_data` accepts it; else None."""
+    """Return a `Held`, which can make a `Graph`, if `obj` is PyG data (`is_data`); else None."""
     if not is_data(obj):
         return None
     name = f"PyG {type(obj).__name__}"

@@ -251,8 +251,8 @@ def format_of_records(
 ) -> Format:
     """Return the format of files that hold one record each: a dict with the arrays of a graph.
 
-    If `options` of the format has "keys", ``keys["graph"]`` is the name that ``edge_index`` has in
-    the file.
+    If the format's attribute `options` has "keys", a user may pass ``keys["graph"]``: the name that
+    ``edge_index`` has in the file.
     """
 
     def read(path: StrPath, *, keys: Mapping[str, str] | None = None, **flags: bool) -> Graph:

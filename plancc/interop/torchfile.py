@@ -1,7 +1,7 @@
 """Reader of torch.save's files: tensors, NumPy arrays and plain containers.
 
-torch.load reads with ``weights_only``, so a file cannot run code. Objects of PyTorch Geometric
-become a `StoredObject`, without this library.
+torch.load reads with ``weights_only``, so a file cannot run code. An object of PyTorch Geometric
+becomes a `StoredObject`; PyTorch Geometric need not be installed.
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ def _no_default(*_: Any) -> dict[Any, Any]:
 def _member(kind: Any, name: Any) -> StoredObject:
     """Return an empty `StoredObject` where a pickled file calls getattr.
 
-    Python 3.11.0 to 3.11.3 pickled members of an enum as such calls; others raise ValueError.
+    Python 3.11.0 to 3.11.3 pickled members of an enum as such calls. ValueError is raised for any
+    other call.
     """
     if kind is not StoredObject or not isinstance(name, str):
         raise ValueError("Unsupported class getattr")  # torch's own words for a refused class

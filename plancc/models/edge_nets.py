@@ -31,8 +31,8 @@ def split_nets(indptr: Any, indices: Any, with_column: Any) -> Any:
     Vertex i stands for row i and for column i. Nets of one pin are left out.
 
     Parameters:
-        with_column (bool[num_nonzeros]): Whether a nonzero belongs to its column's vertex; False on
-            the diagonal.
+        with_column (bool[num_nonzeros]): Whether a nonzero belongs to its column's vertex, not to
+            its row's; False on the diagonal.
 
     Returns:
         net_ptr (int64[num_nets + 1]): Offsets of the nets' pins.

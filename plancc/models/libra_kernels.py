@@ -1,6 +1,7 @@
 """Kernels of the greedy vertex cut of model ``libra``.
 
-Here the *rank* of a vertex is its position, from 0, in ascending order of nonzeros.
+Here the *rank* of a vertex is its position, from 0, if vertices are sorted by their number of
+nonzeros.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def degrees(indptr: Any, indices: Any) -> Any:
 
 
 class Ahead(NamedTuple):
-    """For every column j, its nonzeros (i, j) in which vertex i has a higher rank than vertex j.
+    """For every column j, its nonzeros (i, j) where i has a higher rank (see the module) than j.
 
     Attributes:
         start, end (int64[n]): The nonzeros of column j are ``pairs[start[j]:end[j]]``.
@@ -54,7 +55,11 @@ class Ahead(NamedTuple):
 
 
 def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
-    """Find, in every column j, the nonzeros whose row has a higher `rank` than vertex j."""
+    """Find, in every column j, the nonzeros (i, j) with ``rank[i] > rank[j]``.
+
+    `rank` is every vertex's position in the order of `LibraModel`; `in_column` counts every
+    column's nonzeros off the diagonal.
+    """
     start = np.cumsum(in_column) - in_column
     end = start.copy()
     width = np.int32 if len(indices) < 2**31 else np.int64
@@ -100,8 +105,8 @@ def assign_edges(
         rank (int32[n]): Position of every vertex in `by_rank`.
         ahead (Ahead): The result of `ahead`. The rows in its `pairs` are replaced by owners.
         diagonal (bool[n]): Whether the diagonal entry is stored.
-        held (uint64[n, ceil(num_parts / 64)]): For every vertex, by rank, a bit for each part that
-            holds the vertex. All 0 at the start; set here.
+        held (uint64[n, ceil(num_parts / 64)]): Row ``rank[v]`` has a bit for each part that holds
+            vertex v. All 0 at the start; set here.
         room: Largest number of nonzeros that a part may have.
         nonzero_owner (int32[nnz]): Set here for nonzeros (i, j) with rank[i] < rank[j].
 
@@ -188,7 +193,7 @@ def assign_rest(
 
 @njit(cache=True, nogil=True)
 def num_held(held: Any) -> Any:
-    """Return how many parts hold each vertex, in the order of `held` (by rank): int32[n]."""
+    """Return, for each row of `held`, how many parts hold its vertex: int32[n]."""
     count = np.zeros(len(held), dtype=np.int32)
     for r in range(len(held)):
         for w in range(held.shape[1]):
@@ -202,7 +207,7 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
 
     A vertex that no part holds takes the least loaded of all parts. Vertices choose in the order
     `order`, and add 1 to the load of their owner. Return int32[n]; here and in `order`, vertices
-    are numbered by their position in ascending order of nonzeros.
+    are numbered from the one with the fewest nonzeros to the one with the most.
     """
     key = load * _LOAD + np.arange(len(load))
     owner = np.empty(len(order), dtype=np.int32)
@@ -234,7 +239,8 @@ def _least(key: Any, low: int, place: int) -> Any:
 def _least_of(held: Any, r: int, s: int, key: Any) -> Any:
     """Return the least key of the parts that hold both vertices; `_NONE` if there is no such part.
 
-    r and s are the vertices' *ranks*, as in the module. A part's key contains its load (`_LOAD`).
+    r and s are the vertices' positions in ascending order of nonzeros. A part's key contains its
+    load (`_LOAD`).
     """
     best = np.int64(_NONE)
     for w in range(held.shape[1]):

@@ -125,9 +125,9 @@ class Limits:
     def least(self) -> npt.NDArray[np.int64]:
         """Smallest useful limits of the parts' weights: int64[num_parts, c].
 
-        No partition respects lower limits. With equal capacities, a limit is `least_maximum`.
-        Otherwise it is the even share times `least_factor`, but at least the lightest weight, since
-        no part is empty.
+        No partition respects lower limits. With equal capacities, a limit is the lower bound that
+        `least_maximum` returns. Otherwise it is the even share times `least_factor`, but at least
+        the lightest weight, since no part is empty.
         """
         columns = self.weights.T
         if not self.unequal:
@@ -152,14 +152,14 @@ class Limits:
 
     @cached_property
     def allowed(self) -> npt.NDArray[np.float64]:
-        """Even share of each part, times 1 + epsilon, rounded down: float64[num_parts, c]."""
+        """`even` of every part, times 1 + epsilon, rounded down: float64[num_parts, c]."""
         return np.asarray(np.floor((1 + self.epsilon) * self.even + 1e-9))
 
     @cached_property
     def limit(self) -> npt.NDArray[np.float64]:
         """Largest weight that every part may have: float64[num_parts, c].
 
-        It is the larger of `allowed` and `least`.
+        It is the larger of `allowed`, which epsilon allows, and `least`, which is always needed.
         """
         return np.maximum(self.allowed, self.least)
 
@@ -169,9 +169,10 @@ class Limits:
         return np.asarray(self.allowed - SLACK * self.even)
 
     def bounds(self, price: npt.NDArray[np.float64], cap: Any = None, target: Any = None) -> Bounds:
-        """Return the bounds for a sweep; without `cap`, moves may increase a weight to any number.
+        """Return the bounds for a sweep, with the attributes `price`, `cap` and `target`.
 
-        `target` is by default `Limits.target`.
+        Without `cap`, moves may increase a weight to any number. `target` is by default
+        `Limits.target`.
         """
         cap = np.full(self.limit.shape, np.inf) if cap is None else cap
         return Bounds(self.target if target is None else target, price, cap, 1 / self.relative)
@@ -181,17 +182,20 @@ class Limits:
         return part_weights(owner, self.weights, self.num_parts)
 
     def overload(self, loads: npt.NDArray[np.int64]) -> float:
-        """Return by how much the parts exceed their limits, divided by even shares; 0 if none does.
+        """Return by how much the parts exceed their limits; 0 if none does.
 
-        The excess is summed over parts and constraints. `loads` is int64[num_parts, c], or
-        int64[num_parts] for one constraint.
+        Each excess is divided by the part's even share of the weight, and the ratios are summed
+        over parts and constraints. `loads` is int64[num_parts, c], or int64[num_parts] if c is 1.
         """
         over = np.maximum(loads.reshape(self.limit.shape) - self.limit, 0)
         of_one = (over / self.relative[:, None]).sum(axis=0)
         return float((of_one / np.maximum(-(-self.total // self.num_parts), 1)).sum())
 
     def imbalance(self, loads: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Return max (part's weight / even share) - 1, float64[c]; 0 if all weights are 0."""
+        """Return, for each constraint, max over the parts of (part's weight / even share) - 1.
+
+        The result is float64[c]. It is 0 for a constraint whose weights are all 0.
+        """
         loads = loads.reshape(self.share.shape)
         fullest = (loads / self.relative[:, None]).max(axis=0) * self.num_parts
         return np.where(self.total > 0, fullest / np.maximum(self.total, 1) - 1.0, 0.0)

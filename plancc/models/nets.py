@@ -145,8 +145,8 @@ MAX_WAITING = 1024
 class NetUnion:
     """The column nets of many blocks of mini-batches.
 
-    Equal nets become one net, whose cost is their number. `indptr` and `indices` are the whole
-    matrix; `vertices_seen` and `nonzeros_seen` refer to it.
+    Equal nets become one net, whose cost is the number of these nets. `indptr` and `indices` are
+    the whole matrix; `vertices_seen` and `nonzeros_seen` say how much of it is in blocks.
 
     Attributes:
         num_nets (int): Number of nets before merging, including nets of one pin.
@@ -184,7 +184,7 @@ class NetUnion:
             self.merged()
 
     def merged(self) -> tuple[Any, Any, Any, Any]:
-        """Merge equal nets of all blocks so far; return the nets: net_ptr, pins, cost, source."""
+        """Merge equal nets of all blocks so far; return net_ptr, pins, cost, source (`Nets`)."""
         ptrs, pins, costs, sources = zip(*self._waiting, strict=True)
         sizes = np.concatenate([np.diff(ptr) for ptr in ptrs])
         ptr, pin, _, cost, source = merge_equal_nets(
@@ -224,7 +224,7 @@ def _block_nets(
 ) -> Any:
     """Build a net for every column of a block, as `column_nets` does for a matrix.
 
-    Nets of one pin are left out, but the first result, the number of columns, counts them.
+    The first result is the number of columns. Nets of one pin are left out of the other results.
 
     Parameters:
         rows, ptr, columns: The `plancc.sampling.batch.BatchLayer`.

@@ -105,11 +105,11 @@ class ProcessGridModel(Model):
 
     @property
     def block_options(self) -> dict[str, Any]:
-        """Options with which the row model named by `blocks` is made: `part`, if it is given."""
+        """Options for the row model that `blocks` names: only the option `part`, if given."""
         return {} if self.part is None else {"part": self.part}
 
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
-        """Build, with the row model named `blocks`, the problem that assigns rows to blocks."""
+        """Build the problem of the row model ``self.blocks``, whose parts are the grid's blocks."""
         check_num_parts(matrix.num_vertices, num_parts)
         model = MODELS[self.blocks](**self.block_options)
         blocks = self.shape(num_parts).num_blocks

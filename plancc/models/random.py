@@ -35,7 +35,7 @@ def random_owner(
 
 @dataclass(frozen=True)
 class RandomModel(Model):
-    """Random owners. All parts have equally many rows, or as many as their capacities demand."""
+    """Random owners. All parts have equally many rows, or rows in proportion to capacities."""
 
     even_random: ClassVar[bool] = True
     follows_capacities: ClassVar[bool] = True

@@ -32,7 +32,8 @@ def bandwidth(matrix: Graph, position: npt.NDArray[np.integer] | None = None) ->
 def pipeline_stages(num_vertices: int, band: int) -> int:
     """Return ``ceil(2n / (n - b))``, the least number of pipeline stages without idle time.
 
-    See Wan et al. 2025, Proposition 3.5. `band` is b, the result of `bandwidth`.
+    See Wan et al. 2025, Proposition 3.5. n is `num_vertices`; b is `band`, the result of
+    `bandwidth`.
     """
     return -(-2 * num_vertices // (num_vertices - band))
 
@@ -40,7 +41,8 @@ def pipeline_stages(num_vertices: int, band: int) -> int:
 def pipeline_granularity(num_vertices: int, band: int) -> float:
     """Return ``(n - b) / 2n``: no stage is idle if each has at most this share of the rows.
 
-    See Wan et al. 2025, Proposition 3.5. `band` is b, the result of `bandwidth`.
+    See Wan et al. 2025, Proposition 3.5. n is `num_vertices`; b is `band`, the result of
+    `bandwidth`.
     """
     return (num_vertices - band) / (2 * num_vertices)
 

@@ -7,8 +7,8 @@ The model minimises the expected volume of a mini-batch. It builds its nets in o
     sampled   from the column nets of many mini-batches; equal nets are merged, and their costs
               added (Algorithm 3)
 
-The bound of equation 14 holds for one given partition, but not for a partition that a search has
-fitted to the sample.
+Equation 14 bounds the error of a volume that is estimated from the sample. It holds for one given
+partition, but not for a partition that a search has fitted to the sample.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class StochasticModel(Model):
         return cls(sampler_options=of_sampler, **given)
 
     def check_layers(self, num_layers: int) -> None:
-        """Raise InputError unless a mini-batch has one block, or one for each of `num_layers`."""
+        """Raise InputError unless a mini-batch has one block, or one for each of the layers."""
         make_sampler(self.sampler, 1, **self.sampler_options).check_layers(num_layers)
 
     def with_data(self, vertex_data: VertexData) -> StochasticModel:
@@ -161,7 +161,7 @@ class StochasticModel(Model):
     ) -> Hypergraph:
         """Build the hypergraph for a partitioner, from probabilities or from sampled mini-batches.
 
-        Probabilities are used if the sampler knows them, and `batches` is "auto".
+        Probabilities are used if the sampler knows them, and the option `batches` is "auto".
         """
         check_num_parts(matrix.num_vertices, num_parts)
         source = self.source(matrix)
@@ -174,9 +174,9 @@ class StochasticModel(Model):
         return replace(sample.hypergraph, vertex_weights=weights)
 
     def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
-        """Return how many mini-batches to sample: `batches`, if it is a number.
+        """Return how many mini-batches to sample: the option `batches`, if it is a number.
 
-        For "auto", there are so many mini-batches that they have about `hoeffding_nets` nets
+        If it is "auto", there are so many mini-batches that they have about `hoeffding_nets` nets
         together, but at most `MAX_BATCHES`.
         """
         if self.batches != AUTO:
@@ -252,7 +252,7 @@ class BatchSource:
         return sum(len(np.unique(batch.block(k).columns)) for k in range(batch.num_blocks))
 
     def exact(self, weights: npt.NDArray[np.int64]) -> tuple[Hypergraph, Inclusion] | None:
-        """Return the column nets of the matrix, and the sampler's probabilities, or None.
+        """Return the matrix's column nets, and the sampler's `Inclusion` probabilities; or None.
 
         The result is None if the probabilities are not known. Nets have only the vertices that
         mini-batches can include; `weights` are the vertex weights.
@@ -268,9 +268,10 @@ class BatchSource:
         return Hypergraph(net_ptr, pins, weights, net_sources=column), inclusion
 
     def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> NetSample:
-        """Return the merged nets of the mini-batches 0..num_batches - 1 of a stream.
+        """Return the merged nets of the mini-batches 0..num_batches - 1.
 
-        If the sample is full earlier, it has fewer mini-batches (`GrowingSample.grown`).
+        `stream` says what the batches are for. If the nets have too many pins before, the sample
+        has fewer mini-batches (`GrowingSample.grown`).
         """
         return GrowingSample(self, seed, stream).grown(num_batches)
 
@@ -351,11 +352,12 @@ class GrowingSample:
 def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
     """Approximate an expected volume by nets with constant costs.
 
-    A row is sent to a part that has c pins of the row's net, without the source, with probability
-    reach[c]. This is approximated by ``alpha * (c > 0) + beta * c``, exactly for c = 1 and for half
-    of the pins. So every net keeps its pins with the cost alpha, and every pin gets a net with the
-    source, of cost beta. Costs are scaled: alpha + beta is `FITTED_COST`. Nets whose cost is
-    rounded to 0 are left out.
+    A net's source is the vertex whose row is sent. A part that has c other pins of the net gets the
+    row with probability ``inclusion.reach[c]``. This is approximated by
+    ``alpha * (c > 0) + beta * c``, exactly for c = 1 and for half of the pins. So every net keeps
+    its pins with the cost alpha, and each pin except the source gets a net with the source, of cost
+    beta. Costs are scaled: alpha + beta is `FITTED_COST`. Nets whose cost is rounded to 0 are left
+    out.
     """
     assert hypergraph.net_sources is not None
     size = np.diff(hypergraph.net_ptr)
@@ -388,10 +390,11 @@ def fitted_cut(
 ) -> WeightedGraph:
     """Approximate an expected volume by the weight of the cut edges of a graph.
 
-    A net with m pins besides its source is taken to have c = m / num_parts pins (at least 1) in
-    every part. A part needs the row with probability reach[c] (`inclusion`), so each pin adds
-    ``reach[c] / c`` rows. The weight of an edge is proportional to the mean of this number over the
-    nets of its ends. It is `FITTED_COST` if c = 1 for both nets, and never less than 1.
+    A net contains its source, the vertex whose row it stands for, and m other pins. As an
+    approximation, c = m / num_parts of these pins (at least 1) are in every part. A part needs the
+    row with probability reach[c] (`inclusion`), so each pin adds ``reach[c] / c`` rows. The weight
+    of an edge is proportional to the mean of this number over the nets of its ends. It is
+    `FITTED_COST` if c = 1 for both nets, and never less than 1.
     """
     assert hypergraph.net_sources is not None
     reach, others = inclusion.reach, np.diff(hypergraph.net_ptr) - 1

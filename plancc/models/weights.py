@@ -99,7 +99,7 @@ class Balance:
         return ",".join(name if own is None else f"{name}:{own!r}" for name, own in words)
 
     def check_given(self, graph: Graph) -> None:
-        """Raise InputError if "weights" or "train" is in `names`, but its data are missing."""
+        """Raise InputError if `names` has "weights" or "train", but the graph lacks their data."""
         for name in self.names:
             if name in (WEIGHTS, "train"):
                 _WEIGHTS[name](graph, self)
@@ -109,7 +109,10 @@ class Balance:
         return self.allowed.get(constraint.split()[0], default)
 
     def limits(self, matrix: Graph, num_parts: int, epsilon: float) -> Limits:
-        """Return limits for the weights of parts; `epsilon` is for names that `allowed` lacks."""
+        """Return the limits of the parts' weights.
+
+        `epsilon` is the allowed imbalance of each constraint whose name `allowed` lacks.
+        """
         found = constraints(matrix, self)
         allowed = [self.epsilon(name, epsilon) for name in found]
         return Limits(_stacked(found), num_parts, allowed, self.capacities, tuple(found))
@@ -151,9 +154,9 @@ def capacities_of(balance: str | Balance) -> tuple[float, ...] | None:
 
 
 def vertex_weights(matrix: Graph, balance: str | Balance) -> npt.NDArray[np.int64]:
-    """Return the result of `constraints` in one array: int64[num_vertices].
+    """Return every vertex's weight in the balance, int64[num_vertices].
 
-    With several constraints, the array is int64[num_vertices, num_constraints].
+    If the balance names several weights, the array is int64[num_vertices, num_weights].
     """
     return _stacked(constraints(matrix, balance))
 
@@ -163,9 +166,9 @@ def combined(
 ) -> npt.NDArray[np.int64]:
     """Combine the weights of every vertex into one weight: int64[n], with a sum up to `MAX_TOTAL`.
 
-    The total of a constraint becomes proportional to its importance, float64[c]; then constraints
-    are added. A combined weight is 0 only if all weights of the vertex are 0. One-dimensional
-    `weights` are returned unchanged.
+    Each column of `weights` is a constraint. It is scaled so that its sum is proportional to its
+    entry in `importance`, float64[c]; then the columns are added. A combined weight is 0 only if
+    all weights of the vertex are 0. One-dimensional `weights` are returned unchanged.
     """
     if weights.ndim == 1:
         return weights

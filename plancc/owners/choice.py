@@ -101,7 +101,7 @@ class Contest:
     late: list[str] = field(default_factory=list)
 
     def try_form(self, form: Form) -> None:
-        """Find owners by a form; add their figures, or the reason for a failure, to the table."""
+        """Find owners by a form (model with options); add figures, or an error, to `table`."""
         start, found = wall_seconds(), None
         spent, left = start - self.begin, self.forms[len(self.table) :]
         searched = sum(each.searched and not self.why.get(each.name) for each in left)
@@ -183,7 +183,10 @@ class Contest:
         return entry, found
 
     def winner(self, unfits: Mapping[str, str]) -> Ownership:
-        """Return the best owners, with the table of candidates and notes for the user."""
+        """Return the best owners, with the table of candidates and notes for the user.
+
+        `unfits` says, for each candidate, why it does not suit the graph; "" if it does.
+        """
         task, options, goal = self.asked.task, self.asked.task.options, self.goal
         memory = options.predictor.machine.node.memory if goal == "time" else None
         first = _able(self.table, options.epsilon if goal != "time" else math.inf, memory)[0]
@@ -234,8 +237,8 @@ def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Owners
 
     Parameters:
         grids: Whether the plan may have a process grid.
-        hops: Whether the plan may have node-aware exchange, for objective "time" without named
-            candidates.
+        hops: Whether to try node-aware exchange too. Used only if the objective is "time" and the
+            model names no candidates.
     """
     task, matrix = asked.task, asked.matrix
     assert isinstance(task.model, AutoModel)
@@ -266,8 +269,8 @@ def choose(asked: Unowned, *, grids: bool = False, hops: bool = False) -> Owners
 def _names(model: AutoModel, layouts: Mapping[str, bool], grids: bool) -> tuple[str, ...]:
     """Return the names of the candidates whose kind of plan is allowed.
 
-    `layouts` says whether row plans and edge plans are allowed. InputError is raised if the user
-    names another candidate.
+    `layouts` says whether row plans and edge plans are allowed; `grids`, whether all other kinds
+    are. InputError is raised if the user names a candidate that is not allowed.
     """
     names = model.names()
     known = {name: each for name, each in MODELS.loaded().items() if each.competes}
@@ -293,8 +296,9 @@ def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
 
     A hub is a row or column with more than ``HUB * sqrt(num_parts)`` times the nonzeros of an
     average part. A row plan gives a hub to one part. So if there are a hub and a candidate for edge
-    plans, row plans are left out. Of the searches for edge plans, only the first is kept. With many
-    hubs, searches gain little: edge plans without a search are kept, if there are any.
+    plans, row plans are left out. Of the candidates that search for edge plans, only the first is
+    kept. With many hubs, searches gain little: edge plans without a search are kept, if there are
+    any.
     """
     if len(names) < 2:
         return {}
@@ -330,10 +334,10 @@ def _unfits(matrix: Graph, task: Task, names: Sequence[str]) -> dict[str, str]:
 
 
 def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) -> Task:
-    """Return the task of finding owners by a form, after `spent` seconds of the budget.
+    """Return the task to find owners by a form (a model with fixed options) after `spent` seconds.
 
-    If the form needs a search, the search gets an equal share of the seconds left for
-    `num_searched` forms.
+    If the form needs a search, the search gets 1 / `num_searched` of the seconds that are left of
+    the budget.
     """
     assigner = form.assigner
     model = make_model(assigner.model, assigner.options)

@@ -1,8 +1,8 @@
 """Find owners of rows and nonzeros, for models of edge plans.
 
-A model without a search assigns the nonzeros; each row gets the owner that saves the most rows
-(`VectorOwners`). Otherwise `plancc.search.edges` or a partitioner that the user names finds the
-owners. A partitioner's owners are refined if the partitioner cannot minimise the objective.
+A model without a search assigns the nonzeros; each row gets the owner with which the fewest rows
+are sent (`VectorOwners`). Otherwise `plancc.search.edges` or a partitioner that the user names
+finds the owners. A partitioner's owners are refined if it cannot minimise the objective.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from plancc.search.record import Judge, Record, SearchResult
 def find_edge_owners(asked: Unowned) -> Ownership:
     """Find owners of the rows and nonzeros of a matrix; see `plancc.owners.find.find_owners`.
 
-    The parts share the nonzeros evenly, whatever the balance.
+    The parts share the nonzeros evenly, whatever the option `balance` says.
     """
     task, balance = asked.task, asked.balance
     epsilon = balance.epsilon("nnz", task.options.epsilon)

@@ -12,7 +12,7 @@ STOPPED = "the search was stopped before its end; these are the best owners so f
 def find_owners(asked: Unowned) -> Ownership:
     """Find owners of the rows of a matrix; if the plan is an edge plan, also of its nonzeros.
 
-    With a topology, parts that exchange many rows get numbers on the same node.
+    With a topology, parts are numbered such that parts on the same node exchange many rows.
     """
     task = asked.task
     if task.model.layout == "edge":

@@ -62,11 +62,11 @@ def pays(matrix: Graph, topology: Topology) -> bool:
 
 
 def search_on_nodes(find: Find, asked: Unowned, limits: Limits | None) -> SearchResult:
-    """Search for owners: first nodes, then ranks, if the task has a topology and `pays` is True.
+    """Search for owners in two levels: first the node of each row, then its rank on the node.
 
-    If `limits` is None, `find` searches in one level. For objective "time", `others` of the result
-    includes owners of searches in two levels. `how` names the topology if the owners are from two
-    levels.
+    Without a topology, without `limits`, or if the function `pays` returns False, `find` searches
+    in one level. For objective "time", `others` of the result includes owners of searches in two
+    levels. `how` of the result names the topology if a search in two levels found the owners.
     """
     matrix, num_parts, report = asked.matrix, asked.task.num_parts, asked.report
     options, nodes = asked.task.search_options, asked.task.options.nodes
@@ -170,9 +170,10 @@ def _on_nodes(
 def _between(
     matrix: Graph, options: SearchOptions, limits: Limits, first: npt.NDArray[np.int64]
 ) -> _Share:
-    """Return the search that divides rows among nodes; it may use `OF_NODES` of the imbalance.
+    """Return the search that divides rows among nodes.
 
-    `first` has the first rank of every node, and at its end the number of ranks.
+    It may use the share `OF_NODES` of the allowed imbalance. `first` has the first rank of every
+    node, and at its end the number of ranks.
     """
     capacities = limits.capacities or (1.0,) * int(first[-1])
     sums = np.add.reduceat(np.array(capacities), first[:-1])

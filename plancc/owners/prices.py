@@ -47,7 +47,7 @@ class Form:
 
     @classmethod
     def of(cls, name: str, num_ranks: int, options: Mapping[str, Any]) -> Form:
-        """Return candidate `name` with these options; InputError if they do not suit the ranks."""
+        """Return model `name` with these options; InputError if they do not suit `num_ranks`."""
         words = (key if value is True else f"{key}={value}" for key, value in options.items())
         return cls(name, Assigner.of(name, num_ranks, options), ":".join([name, *words]))
 
@@ -67,8 +67,8 @@ class PricedForms:
 
     Attributes:
         matrix, task, balance: The matrix, the task of model auto, and its balance.
-        rows: Owners of rows, int32[n]. A key is the balance (or, if the form is not searched, the
-            name of the model that assigns rows), and the number of parts.
+        rows (dict): Owners of rows, int32[n]. A key is (balance, number of parts) or, if the form
+            is not searched, (name of the model that assigns rows, number of parts).
         seconds: Price by label of a form: whether memory is too small, and seconds of an epoch
             (infinite after a failure).
     """
@@ -80,7 +80,7 @@ class PricedForms:
     seconds: dict[str, tuple[bool, float]] = field(default_factory=dict)
 
     def balance_of(self, form: Form) -> Balance:
-        """Return the balance of the parts in this form's plan: the given balance, if possible.
+        """Return the balance of the parts in a plan of this form: the given balance, if possible.
 
         An edge plan cannot balance rows. If the given balance includes rows, such a plan balances
         the nonzeros alone.
@@ -90,7 +90,7 @@ class PricedForms:
         return replace(self.balance, names=("nnz",), allowed={})
 
     def best_form(self, name: str, unfit: bool = False) -> list[Form]:
-        """Return a list with the form of candidate `name` that has the lowest price.
+        """Return a list with the cheapest form of candidate `name`: the candidate with its options.
 
         The list is empty if no form is possible with these ranks, widths and graph. A candidate
         that is `unfit` is not searched: the list has its first possible form, without a price.
@@ -107,10 +107,10 @@ class PricedForms:
         return forms[:1] if unfit or len(forms) < 2 else [min(forms, key=self.price)]
 
     def left_out(self, forms: Sequence[Form], unfits: Mapping[str, str]) -> dict[str, str]:
-        """Return the candidates whose price is too high for a search: name -> reason.
+        """Return the candidates that are predicted too slow for a search: name -> reason.
 
-        Only the `MOST` candidates with the lowest prices are searched. A candidate with a reason in
-        `unfits` does not count.
+        Only the `MOST` candidates with the lowest prices (predicted times of an epoch) are
+        searched. A candidate with a reason in `unfits` does not count.
         """
         searched = [form for form in forms if form.searched and not unfits.get(form.name)]
         if len(searched) <= MOST:
@@ -122,7 +122,10 @@ class PricedForms:
         }
 
     def price(self, form: Form) -> tuple[bool, float]:
-        """Return the price of a form: whether a rank lacks memory, and the seconds of an epoch."""
+        """Return the price of `form`: whether a rank lacks memory, and the seconds of an epoch.
+
+        A form is a model with options. Its owners are from the model or from one partitioner.
+        """
         if form.label not in self.seconds:
             assigner = form.assigner
             try:
@@ -135,7 +138,10 @@ class PricedForms:
         return self.seconds[form.label]
 
     def _owners(self, form: Form) -> Owners:
-        """Return the owners for the price of a form: from the model, or from one partitioner."""
+        """Return owners to predict the epoch time of a form, which is a model with fixed options.
+
+        They come from the model, or from one run of a partitioner.
+        """
         matrix, assigner, balance = self.matrix, form.assigner, self.balance_of(form)
         model = make_model(assigner.model, assigner.options)
         key = str(balance) if form.searched else assigner.model, assigner.num_parts
@@ -149,7 +155,7 @@ class PricedForms:
         return Owners(rows, of_nonzeros)
 
     def _rows(self, form: Form, model: Model, balance: Balance) -> Owner:
-        """Return the owners of rows that the model assigns or, if it needs a search, a partitioner.
+        """Return owners of rows from the model or, if the model needs a search, from a partitioner.
 
         The partitioner minimises the edge cut.
         """

@@ -33,7 +33,7 @@ def in_words(value: Any) -> str:
 
 
 def graph_entries(source: Source, model: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries about the graph's source, and about the model with its options."""
+    """Return provenance entries about the graph's source, and about the model with its options."""
     return {
         "source_name": source.name,
         "source_sha256": source.sha256,
@@ -79,8 +79,8 @@ def provenance(
 ) -> dict[str, Any]:
     """Return the provenance of a plan, which begins with the entries `first`.
 
-    `reached`, float64[num_constraints], is the parts' imbalance. `more` is about the search and the
-    predicted epoch.
+    `reached`, float64[num_constraints], is the parts' imbalance. `more` has entries about the
+    search and the predicted epoch.
     """
     return {
         **first,

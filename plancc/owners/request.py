@@ -99,7 +99,7 @@ class Assigner:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """The checked request of a compile.
+    """The checked request of a compilation.
 
     Attributes:
         options: The user's options of the model.
@@ -174,10 +174,10 @@ class Request:
 def default_balance(model: str, options: SearchOptions) -> str:
     """Return the default balance: the weights that parts share evenly if the user names none.
 
-    A search for row plans, and model "auto" with objective "time", have `DEFAULT_BALANCE`, or
-    "nnz,rows" if epsilon is above `LOOSE`. Otherwise the balance is "nnz", as in Demirci et al.
-    2022. It is also "nnz" for a named partitioner, unless the objective is "time", so that its
-    owners need no refinement.
+    A search for row plans, and model "auto" with objective "time", have "nnz:0.1,rows"
+    (`DEFAULT_BALANCE`), or "nnz,rows" if epsilon is above 0.1 (`LOOSE`). Otherwise the balance is
+    "nnz", as in Demirci et al. 2022. It is also "nnz" for a named partitioner, unless the objective
+    is "time", so that its owners need no refinement.
     """
     chosen = MODELS[model]
     of_rows = chosen.searched and chosen.layout == "row" and not chosen.of_batches

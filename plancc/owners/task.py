@@ -57,7 +57,7 @@ class Task:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """The objectives allowed for the model; empty if the user names none, or for model auto."""
+        """The model's allowed objectives; empty if the user names no objective or model is auto."""
         if self.options.objective is None or self.model.layout == "any":
             return ()
         return (*self.model.own_objectives, *OBJECTIVES)
@@ -80,9 +80,9 @@ class Task:
     def searches(self) -> bool:
         """Whether plancc searches for owners; it then chooses partitioners and refinements itself.
 
-        A named partitioner replaces the search. If no other model has the objective, such as the
-        edge cut of gp, plancc searches only if the user gives options of the search. Without these,
-        METIS finds the owners, as in the paper.
+        If the user names a partitioner, there is no search. If only this model has the objective,
+        as gp has the edge cut, plancc searches only if the user gives options of the search;
+        otherwise METIS finds the owners.
         """
         model, options = self.model, self.options
         if not model.searched or options.named:
@@ -96,7 +96,7 @@ class Task:
         """Objective of the search, or of the refinement of a partitioner's owners.
 
         None if there is neither. If the user names no objective, a search minimises the model's
-        default objective; but if this is one of the model's own objectives, the volume.
+        default objective, or the volume if the default is one of the model's own objectives.
         """
         model, asked = self.model, self.options.objective
         if model.of_batches:
@@ -121,7 +121,7 @@ class Task:
     def handed_on(self) -> dict[str, str]:
         """{"objective": the user's objective} if the model must get it as an option, else {}.
 
-        The model must get it if it has objectives of its own: no search runs then, and the model's
+        A model with objectives of its own must get it: no search runs then, and the model's
         partitioner minimises the objective.
         """
         asked = self.options.objective

@@ -27,8 +27,8 @@ class Start:
     """A way to begin a search: one run of a partitioner, whose owners the search then refines.
 
     Attributes:
-        rank: Priority for each kind of graph (`plancc.search.starts.KINDS`), highest first. The
-            start is not used for kinds that are missing here.
+        rank: Priority for each kind of graph (`plancc.search.starts.KINDS`): starts with higher
+            numbers come first. The start is not used for kinds that are missing here.
         objective: "cut" or "volume" to partition the graph; "" to partition the column-net
             hypergraph.
         efforts: Efforts that use the start. "best" also uses starts of other efforts, except starts
@@ -204,7 +204,7 @@ def interleave_first(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Insert ``first[k]`` before each group ``values[ptr[k]:ptr[k + 1]]``.
 
-    Returns the new values, and for every group the index after its last number.
+    Returns the new values, and for every group the index after its last value.
     """
     return (
         np.insert(values.astype(np.int64), ptr[:-1], first),

@@ -16,8 +16,8 @@ MAX_SEARCHED_PINS = 1000
 def bisect(nets: Nets, weight: Any, shares: Any, order: Any) -> Any:
     """Return owners found by recursive bisection along breadth-first orders, int32[num_vertices].
 
-    `weight`, int64[num_vertices], is one number per vertex. The first search starts at
-    ``order[0]``.
+    `weight`, int64[num_vertices], is one number per vertex. `shares` has the share of the weight
+    that each part gets. The first search starts at ``order[0]``.
     """
     return _bisect(nets, weight, shares, order.copy())
 

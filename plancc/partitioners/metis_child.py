@@ -38,7 +38,7 @@ def run(
 
     Parameters:
         graph: Bytes of int64 arrays: "ptr" [n + 1], "neighbours", "weights" [n, num_constraints],
-            and "costs" unless all are 1; removed from the dict, to free memory.
+            and "costs" unless all are 1. The function empties the dict, to free memory.
         shares: Shares of the parts, with sum 1.
         allowed: Allowed imbalance of every constraint, in thousandths.
         objective: "cut" or "volume"; None to minimise the cut by recursive bisection.

@@ -11,8 +11,8 @@ def improve(
 ) -> array[int]:
     """Lower the connectivity-1 cut of given owners by one V-cycle, on one thread.
 
-    The hMETIS file at `path` is removed. `most` is None if all parts have equal shares; `owner` are
-    the bytes of int32[num_vertices].
+    The hMETIS file at `path` is removed. `goal`: number of parts, and epsilon. `most`: largest
+    weight of every part; None if parts have equal shares. `owner`: int32[num_vertices], as bytes.
     """
     import mtkahypar
 

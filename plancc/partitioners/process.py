@@ -27,7 +27,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def _last_words(path: Path) -> str:
-    """Return the end of the library's output, up to 600 characters, for error messages."""
+    """Return the end of a child process's output, up to 600 characters, for error messages."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 4000))
         lines = _COLOURS.sub("", file.read().decode("utf-8", "replace")).splitlines()

@@ -183,7 +183,7 @@ def _mended(
     limits: Limits,
     seed: int,
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
-    """Give empty parts a vertex and restore limits; return owners and notes for the user."""
+    """Rebalance if the adapter knows no unequal limits; fill empty parts; return owners, notes."""
     if limits.unequal and not adapter.capacities:
         from plancc.partitioners.builtin import as_hypergraph
 

@@ -42,7 +42,10 @@ class Clusters:
 
 
 def links_of(matrix: Graph, nets: Nets) -> ClusterLinks:
-    """Return the links of vertices along edges of both directions; `Nets.source` must be known."""
+    """Return the links of all vertices: edges of the matrix, taken in both directions.
+
+    `Nets.source` must be known.
+    """
     n = matrix.num_vertices
     other = np.empty(0, dtype=np.int32)
     if matrix.directed:
@@ -72,7 +75,8 @@ def find_clusters(
 ) -> Clusters | None:
     """Return clusters that are light enough for a balanced partition, or None.
 
-    None means that too many links lead between clusters, or that there are too few clusters.
+    None means that too many links (edges) lead between clusters, or that there are too few
+    clusters.
     """
     share = limits.total * limits.relative.min() / limits.num_parts
     heaviest = np.maximum(1, share // how.per_part).astype(np.int64)

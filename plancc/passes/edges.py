@@ -47,7 +47,7 @@ class RefineEdges:
         """Return refined owners, never with more overload or, at equal overload, a worse objective.
 
         A row may change its owner only if all its nonzeros may move. For objective "time", a part's
-        capacity is also its speed.
+        capacity is taken as its speed too.
         """
         objective = find_objective(self.objective)
         if objective.is_time and context.time is None:
@@ -105,7 +105,7 @@ class _Search:
         return Merit(self.limits.overload(state.sums), value, volume(state))
 
     def run(self) -> None:
-        """Run up to `options.rounds` rounds; if this is 0, one if a part is above its limit."""
+        """Run up to `options.rounds` rounds; if it is 0, one round if a part is above its limit."""
         how = self.numbers
         strength, fruitless = how.first_fees if self.charges_messages else 0.0, 0
         self._climb(strength)
@@ -144,7 +144,10 @@ class _Search:
                 return
 
     def _restore(self, strength: float) -> None:
-        """Run sweeps at rising prices, even after the deadline, until no part exceeds its limit."""
+        """Run sweeps at rising prices of overload until no part exceeds its limit, or prices end.
+
+        The sweeps also run after the deadline.
+        """
         for price in self.numbers.restoring:
             if self.limits.overload(self.state.sums) == 0:
                 return
@@ -153,8 +156,8 @@ class _Search:
     def _sweep(self, price: float, cap: Any, strength: float, *, restoring: bool = False) -> None:
         """Run a sweep that changes owners of rows, then a sweep that moves nonzeros to other parts.
 
-        `cap` is the number of nonzeros above which no move may fill a part. If `restoring`, the
-        sweep runs even after the deadline.
+        If messages have fees, owners of rows change only if `restoring`. No move may give a part
+        more than `cap` nonzeros. If `restoring`, the sweeps run even after the deadline.
         """
         if self.deadline.passed() and not restoring:
             return

@@ -38,7 +38,7 @@ class Around:
 
     @classmethod
     def of(cls, fixed: Owner, problem: Hypergraph, limits: Limits, sized: bool = False) -> Around:
-        """Merge the fixed vertices of each part; entries of `fixed` are -1 for free vertices.
+        """Merge the fixed vertices of each part into one; `fixed` has -1 for free vertices.
 
         All parts must have the same capacity. If `sized`, pins get sizes, for the expected volume.
         """
@@ -69,7 +69,7 @@ class Around:
 
     @property
     def refinable(self) -> Hypergraph:
-        """The smaller problem with one more weight: 1 for a merged vertex, 0 for a free vertex."""
+        """The smaller problem with a further weight per vertex: 1 if it is merged, 0 if free."""
         return replace(self.problem, vertex_weights=self.limits.weights)
 
     @property
@@ -90,7 +90,10 @@ class Around:
         return found
 
     def outside(self, owner: Owner) -> Owner:
-        """Convert owners from the smaller to the given problem; fixed vertices keep their parts."""
+        """Return owners of the given problem's vertices, from owners of the smaller problem.
+
+        Parts are renumbered so that fixed vertices keep their parts.
+        """
         return numbered_by(self._parts, owner, self.limits.num_parts)[self.label]
 
     def holds(self, owner: Owner) -> bool:
@@ -127,7 +130,7 @@ def refine_around(
 
 
 def numbered_by(parts: Owner, owner: Owner, num_parts: int) -> Owner:
-    """Renumber parts so that the last m vertices are in `parts`, int32[m]; return new owners."""
+    """Return new owners, after renumbering parts: the last m vertices are in `parts`, int32[m]."""
     last, number = slice(len(owner) - len(parts), None), np.full(num_parts, -1, np.int32)
     number[owner[last]] = parts
     number[number < 0] = np.setdiff1d(np.arange(num_parts), number)

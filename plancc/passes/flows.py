@@ -53,8 +53,8 @@ class Flows:
     def refine(self, nets: Nets, state: State) -> int:
         """Lower the volume of `state`, never raising the overload; return the work.
 
-        The work is roughly how often searches visit a node of a flow network. 0 means that
-        `Cuts.max_neighbours` or `Cuts.max_unevenness` forbids cuts.
+        The work is roughly how often searches visit a node of a flow network. It is 0 if no cut is
+        tried, because of `Cuts.max_neighbours` or `Cuts.max_unevenness`.
         """
         how = self.numbers
         if _unevenness(nets) > how.max_unevenness:
@@ -156,7 +156,7 @@ def _disjoint(pairs: npt.NDArray[np.int64], num_parts: int) -> Iterator[npt.NDAr
 def _cut_nets(
     pairs: list[npt.NDArray[np.int64]], max_spread: int, state: State
 ) -> list[npt.NDArray[np.int32]]:
-    """Return the nets that touch both parts of each pair, but at most `max_spread` parts."""
+    """Return, for each pair of parts, the nets that touch both, and at most `max_spread` in all."""
     partner = np.arange(len(state.sums))
     one, two = np.transpose(pairs)
     partner[one], partner[two] = two, one
@@ -167,9 +167,9 @@ def _cut_nets(
 def _exchange(
     vertices: npt.NDArray[np.int32], pair: npt.NDArray[np.int64], nets: Nets, state: State
 ) -> int:
-    """Exchange vertices between two parts; return by how much the volume falls.
+    """Move each of `vertices` to the other part of `pair`; return by how much the volume falls.
 
-    Since the flow network leaves out some nets, the volume may rise. In this case, the exchange is
+    Since the flow network leaves out some nets, the volume may rise. In this case, the moves are
     undone, and the result is 0.
     """
     saved = int(exchange_between(vertices, pair[0], pair[1], nets, state))

@@ -34,8 +34,8 @@ def place_all(owner: Owner, nets: Nets, context: Context) -> Owner:
 class Migrate:
     """Lower the volume, while few rows change their owner.
 
-    Vertices first leave parts above the limit; then local searches run from all boundary vertices,
-    with minimum cuts on meshes and road networks.
+    Vertices first leave parts above the limit; then local searches run from all boundary vertices.
+    On graphs such as meshes, minimum cuts between neighbouring parts follow.
 
     Attributes:
         most: Largest number of vertices that may get another owner; new vertices do not count.
@@ -70,7 +70,10 @@ class Migrate:
             saved, _ = sweeps.search_from(order, max(len(order), 1), left, limit, nets, state)
 
     def _within_limits(self, owner: Owner, nets: Nets, state: State, sweeps: Sweeps) -> State:
-        """Lower the overload by moves, then by swaps of vertices, if few enough owners change."""
+        """Lower the overload by moves, then by swaps; undo swaps if too many owners change.
+
+        At most `most` vertices may leave their parts.
+        """
         limits = sweeps.limits
         if limits.overload(state.sums) > 0:
             sweeps.relieve(nets, state, self.most)

@@ -1,4 +1,6 @@
-"""Sweeps and V-cycles. A V-cycle refines a partition on coarse hypergraphs, then on finer ones.
+"""Sweeps and V-cycles. A sweep moves every boundary vertex for which there is a better part.
+
+A V-cycle runs sweeps on coarse hypergraphs, then on finer ones.
 
                   coarsen (clusters stay within parts)        refine on every level
     finest    o o o o o o o o o o o o o o o o                 o o o o o o o o o o o o
@@ -37,10 +39,10 @@ class Goal:
     """The objective of sweeps: the volume, or the expected volume of mini-batches.
 
     Attributes:
-        reach (float64[m + 1], or None): Probability that a part with c pins of a net needs its row,
-            scaled so that ``reach[1]`` is about 1, since gains below `plancc.passes.presets.TINY`
-            count as 0. If it is None, the objective is the volume.
-        unit: Factor of `value` that undoes the scaling of `reach`.
+        reach (float64[m + 1], or None): ``reach[c]`` is the probability that a part with c pins of
+            a net needs the net's row, scaled so that ``reach[1]`` is about 1, since gains below
+            `plancc.passes.presets.TINY` count as 0. If it is None, the objective is the volume.
+        unit: Number by which `value` multiplies its result, to undo the scaling of `reach`.
     """
 
     reach: npt.NDArray[np.float64] | None = None
@@ -56,7 +58,7 @@ class Goal:
     def value(self, nets: Nets, state: State) -> int | float:
         """Return the volume if `reach` is None, else the expected volume of mini-batches.
 
-        The expected volume assumes, for every net, that the net's source is in the mini-batch.
+        The expected volume assumes, for every net j, that vertex j is in the mini-batch.
         """
         if self.reach is None:
             return volume(nets, state)
@@ -127,10 +129,11 @@ class Sweeps:
     def price_unit(
         self, nets: Nets, state: State, share: npt.NDArray[np.float64] | None = None
     ) -> npt.NDArray[np.float64]:
-        """Return the units of prices of overweight, float64[num_parts, num_constraints].
+        """Return the base price of overweight, float64[num_parts, num_constraints].
 
-        The value is high for parts of little capacity. It is proportional to 1 / share**2, where
-        `share` of the weight is on the boundary, since only the boundary can move.
+        Each sweep multiplies it by a factor. It is high for parts of little capacity, and
+        proportional to 1 / share**2: `share` of the weight is on the boundary, and only the
+        boundary can move.
         """
         if share is None:
             share = self._share_of_weight(boundary(nets, state), nets)
@@ -144,7 +147,7 @@ class Sweeps:
         return np.clip(weight / np.maximum(self.limits.total, 1), least, 1)
 
     def refined(self, nets: Nets, owners: Sequence[Owner], cuts: Cuts, coarse: bool) -> Owner:
-        """Choose the partition with the smallest volume; refine it by sweeps and minimum cuts.
+        """Refine the partition in `owners` with the smallest volume by sweeps and minimum cuts.
 
         If `coarse`, the vertices of `nets` are clusters: a V-cycle follows, and the sweeps and cuts
         are repeated.
@@ -179,7 +182,7 @@ class Sweeps:
             self.eject(nets, state, chains.work * (self.evaluations - before))
 
     def climb(self, nets: Nets, state: State) -> None:
-        """Run sweeps in which no part exceeds its limit; neither volume nor overload rises."""
+        """Run sweeps that fill no part above its limit; neither volume nor overload rises."""
         bounds = self.limits.bounds(np.zeros(state.sums.shape), self.limits.limit)
         moved = 1
         for _ in range(self.numbers.climbs):
@@ -224,7 +227,7 @@ class Sweeps:
         cuts: tuple[Cuts, ...] = (CUTS, WIDE_CUTS),
         most: int | None = None,
     ) -> int:
-        """Apply minimum cuts between neighbouring parts; return their work, 0 if none was tried.
+        """Apply minimum cuts between neighbouring parts; return the work (see `Flows.refine`).
 
         Cuts are tried only if the goal is the volume, and between parts that have few neighbours.
         There is one run for each entry of `cuts`, which moves at most `most` vertices. Neither
@@ -255,7 +258,7 @@ class Sweeps:
     def search(self, nets: Nets, state: State) -> int:
         """Run local searches from all boundary vertices; return the number of rows saved.
 
-        No part exceeds its limit. The goal must be the volume.
+        No move lets a part exceed its limit. ``self.goal`` must be the volume.
         """
         order = boundary(nets, state)
         self.rng.shuffle(order)
@@ -286,7 +289,7 @@ class Sweeps:
     def anneal_and_cut(
         self, nets: Nets, state: State, prices: tuple[float, ...] | None = None, cuts: Cuts = CUTS
     ) -> None:
-        """Call `improve` if `prices` is (), else `anneal` with the prices; then call `cut`."""
+        """Call `anneal` with `prices` of overweight, or `improve` if they are (); then `cut`."""
         if prices is not None and len(prices) == 0:
             self.improve(nets, state)
         else:
@@ -296,8 +299,9 @@ class Sweeps:
     def restore_balance(self, nets: Nets, state: State) -> None:
         """Move vertices out of parts above the limit, so that the volume grows least.
 
-        With several constraints and little overload, exchanges come before sweeps, since they then
-        add fewer rows. A part of few heavy vertices may stay above the limit.
+        With several constraints and little overload, vertices of two parts are exchanged before the
+        sweeps, since this then adds fewer rows to the volume. A part of few heavy vertices may stay
+        above the limit.
         """
         how = self.numbers.restoring
         for price in how.prices:
@@ -323,8 +327,8 @@ class Sweeps:
     def trade(self, nets: Nets, state: State) -> int:
         """Lower the overload by exchanges between pairs of parts; return the number of exchanges.
 
-        Only some parts with room are tried, so that the work does not grow with the pairs of parts.
-        No part becomes empty.
+        Only some of the parts with room are tried, so that the work does not grow with the number
+        of pairs of parts. No part becomes empty.
         """
         limits, numbers = self.limits, self.numbers.restoring.trading
         limit = np.ascontiguousarray(limits.limit, dtype=np.float64)
@@ -402,7 +406,7 @@ def coarsen(
 
     Yields each level's hypergraph, the part of every cluster, and the cluster of every vertex of
     the next finer level. A cluster has vertices of one label in `together`, and a label has
-    vertices of one owner.
+    vertices of one owner. `overlap` is 1 for the volume, 0 for the edge cut; see `cluster`.
     """
     heaviest = np.maximum(1, nets.weight.sum(axis=0) // (how.per_part * num_parts))
     while len(nets.weight) > 2 * how.per_part * num_parts:
@@ -428,7 +432,7 @@ def _cluster_values(
 def price_unit(
     value: float, share: npt.NDArray[np.float64], limits: Limits
 ) -> npt.NDArray[np.float64]:
-    """Return what prices of overweight are multiples of: float64[num_parts, num_constraints]."""
+    """Return the unit of the prices of overweight: float64[num_parts, num_constraints]."""
     total = np.maximum(limits.total, 1)
     overweight = Annealing.overweight * np.maximum(total / limits.num_parts, 1)
     return np.asarray(value / total / overweight / share**2 / limits.relative[:, None])

@@ -18,9 +18,9 @@ from plancc.passes.presets import MEAN, Swaps
 class MapToMachine:
     """Renumber parts so that exchanges take less time on the slowest rank.
 
-    Swaps of two parts on different nodes are tried in random order, and kept if the time falls. All
-    rows of a node share its network link (`LinkRates`). `MapToTopology` counts only rows between
-    nodes.
+    Swaps of two parts on different nodes are tried in random order, and kept if the time falls. The
+    time depends on `LinkRates`: the ranks of a node share its network link. `MapToTopology` only
+    counts the rows that are sent between nodes.
 
     Attributes:
         links: Times of rows and messages, and the node of every rank.
@@ -55,7 +55,8 @@ class MapToMachine:
 def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
     """Return the rank of every part, int32[p], after the swaps in `pairs` that shorten exchanges.
 
-    Only parts with equal `kind`, int64[p], are swapped: these are equally fast.
+    `rows` has, by exchange, the rows that parts send each other. Only parts with equal `kind`,
+    int64[p], are swapped: these are equally fast.
     """
     rank = np.arange(rows.shape[1]).astype(np.int32)
     node = links.node.copy()  # node of every part
@@ -78,10 +79,10 @@ def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def sums_of(rows, node):  # type: ignore[no-untyped-def]
-    """Return the traffic of every part in every exchange, float64[steps, 4, 2, num_parts].
+    """Return the traffic of every part in every exchange, float64[exchanges, 4, 2, num_parts].
 
-    Second index: rows sent, rows received, messages sent, messages received. Third index: inside a
-    node, between nodes.
+    First index: the expand, and the fold if there is one. Second index: rows sent, rows received,
+    messages sent, messages received. Third index: inside a node, between nodes.
     """
     steps, num_parts, _ = rows.shape
     sums = np.zeros((steps, 4, 2, num_parts))
@@ -95,7 +96,7 @@ def sums_of(rows, node):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _count(s, q, m, far, sign, rows, sums):  # type: ignore[no-untyped-def]
-    """Add `sign` times the message from part q to part m to `sums`.
+    """Add `sign` times the message from part q to part m to the traffic `sums` (see `sums_of`).
 
     `s` is 0 for the expand, 1 for the fold. `far` is 1 if the parts are on different nodes, else 0.
     """
@@ -107,7 +108,7 @@ def _count(s, q, m, far, sign, rows, sums):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _exchange(i, j, node, rows, sums):  # type: ignore[no-untyped-def]
-    """Swap parts i and j, which are on different nodes; update `node` and `sums`."""
+    """Swap parts i and j, which are on different nodes; update `node` and the traffic `sums`."""
     steps, num_parts, _ = rows.shape
     for a, b in ((i, j), (j, i)):
         old, new = node[a], node[b]
@@ -125,7 +126,7 @@ def _exchange(i, j, node, rows, sums):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def seconds(sums, rank, links):  # type: ignore[no-untyped-def]
-    """Return the estimated seconds of all steps; a step takes as long as its slowest rank.
+    """Return the estimated seconds of all exchanges; each takes as long as its slowest rank.
 
     A small share of the ranks' mean time is added, to choose between equal times.
     """

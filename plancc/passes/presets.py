@@ -62,7 +62,7 @@ TRADING = Trading()
 
 @dataclass(frozen=True)
 class Restoring:
-    """Tuned parameters of the sweeps and exchanges that restore the balance."""
+    """Tuned parameters of the sweeps and of the swaps of vertices that restore the balance."""
 
     prices: tuple[float, ...] = RESTORING_PRICES
     # With several constraints, exchanges come before sweeps if the overload of an average part is
@@ -178,7 +178,7 @@ LEAST_MIGRATION = 0.001
 
 @dataclass(frozen=True)
 class Fees:
-    """Tuned parameters of the price of traffic, and of the fees for the first rows of a message."""
+    """Tuned parameters of two penalties: price of traffic, and fees for a message's first rows."""
 
     # A message with this share of the average rows pays 1 - 1/e of the highest total fee.
     small: float = 0.1
@@ -191,10 +191,10 @@ class Fees:
 
 @dataclass(frozen=True)
 class TrafficRounds:
-    """Tuned parameters of the rounds of a pass that puts a price on traffic.
+    """Tuned parameters of a pass that puts a price on traffic, in several rounds of sweeps.
 
-    To *hold* a value of the objective means to lower the volume without exceeding the value; to
-    *shave* means to hold a slightly lower value.
+    The price changes from round to round. To *hold* a value of the objective means to lower the
+    volume without exceeding the value; to *shave* means to hold a slightly lower value.
 
     Without rounds, the rows of the busiest part are 1.057 times as many with 8 parts, and messages
     1.083 times as many. Without shaving, the volume is 1.006 times as large. Without holding, the
@@ -231,7 +231,7 @@ TIME_ROUNDS = TrafficRounds(stronger=1.6, of_busiest=True)
 
 @dataclass(frozen=True)
 class EdgeRounds:
-    """Tuned parameters of the rounds of `RefineEdges`.
+    """Tuned parameters of the rounds of `RefineEdges`, each of which is a series of sweeps.
 
     Without rounds, the volume with 64 parts is 1.007 times as large.
     """

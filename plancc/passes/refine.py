@@ -40,7 +40,7 @@ class Merit(NamedTuple):
     """Score of a partition; the first attribute that differs decides, and lower is better.
 
     Attributes:
-        overload: Weight above the limits, in mean weights of a part.
+        overload: Weight above the limits, divided by the mean weight of a part.
         value: Value of the pass's objective (`plancc.cost.objectives`).
         volume: Number of rows sent in a product.
     """
@@ -57,7 +57,7 @@ class Refined:
     Attributes:
         owners: The best owners.
         before, after: Scores (`Merit`) of the given owners, and of the best owners.
-        evaluations: Number of gains computed, each for a pair of vertex and part.
+        evaluations: How often the gain of moving a vertex to a part was computed.
         least: Lower bound on the volume within the limits; 0 if the pass computes none.
     """
 
@@ -70,7 +70,7 @@ class Refined:
 
     @property
     def owner(self) -> Owner:
-        """Owners of the rows, which are the vertices of the hypergraph in a row plan."""
+        """Owners of the hypergraph's vertices, which are the rows in a row plan."""
         return self.owners.rows
 
 
@@ -309,7 +309,7 @@ class _Rounds:
         return cycle
 
     def shave(self) -> None:
-        """Try to reach slightly lower values of the objective than the best value so far."""
+        """Try several times to reach a value slightly below the best value of the objective."""
         how = self.options.schedule
         if how.shavings == 0:
             return
@@ -342,7 +342,7 @@ class _Rounds:
         return self.options._tariff(self.strength * price, self.run, flow)
 
     def _refine_level(self, level: Nets, state: State) -> None:
-        """Run the sweeps of one level; parts may exceed their limits unless `within` is set."""
+        """Run the sweeps of one level; only if `self.within`, no part may exceed its limits."""
         flow, prices = self.options._flow(level, state), self.options.schedule.prices
         if self.within:
             ladder = [(self.free, self._tariff(price, flow)) for price in (1.0, prices[-1])]
@@ -356,7 +356,7 @@ class _Rounds:
         self._sweep(level, state, flow, ladder)
 
     def _settled(self) -> Merit:
-        """Restore the balance on the finest level, run the last sweeps, and return the merit."""
+        """Restore the balance on the finest level, run the last sweeps, and return the `Merit`."""
         run, schedule, limits = self.run, self.options.schedule, self.sweeps.limits
         if schedule.of_busiest:
             flow = self.options._flow(run.nets, run.state)
@@ -378,7 +378,7 @@ class _Rounds:
         return reached
 
     def _hold(self, value: float, times: int) -> Merit:
-        """Run `times` sweeps with the prices that `_held` gives for `value`; return the merit."""
+        """Run `times` sweeps that hinder an objective above `value`; return the result's merit."""
         run, tariff = self.run, self.options._held(value)
         flow = self.options._flow(run.nets, run.state)
         ladder = [(self.free, tariff)] * times
@@ -388,7 +388,7 @@ class _Rounds:
     def _sweep(
         self, level: Nets, state: State, flow: PairTraffic, ladder: Any, cap: Any = None
     ) -> None:
-        """Run a sweep for each pair in `ladder`, which is a price of overweight and a `Tariff`."""
+        """Run a sweep for each pair in `ladder`: (price of overweight, `Tariff` of traffic)."""
         sweeps = self.sweeps
         for price, tariff in ladder:
             if sweeps.deadline.passed():
@@ -406,10 +406,9 @@ def message_size(traffic: Any, share: float) -> float:
 
 
 def message_fees(size: float, first: float) -> npt.NDArray[np.float64]:
-    """Return the fees of the first m rows of a message, float64[m].
+    """Return the fee of each row of a message: ``first * exp(-k / size)`` for row k, float64[m].
 
-    Row k has the fee ``first * exp(-k / size)`` if k < m - 1. Row m - 1 and all further rows have
-    fee 0.
+    The last entry is 0: the fee of row m - 1 and of all further rows. m is about ``8 * size``.
     """
     size = min(size, Fees.max_size)
     fees = first * np.exp(-np.arange(int(8 * size) + 2) / size)
@@ -444,7 +443,7 @@ class RefineMaxVolume(_RefineTraffic):
 
 @dataclass(frozen=True)
 class RefineMessages(_RefineTraffic):
-    """Lower the number of messages by fees for the first two rows of every message.
+    """Lower the number of messages: in the objective, a message's first two rows cost a fee.
 
     On coarse levels a cluster has many rows, so that one move can remove whole messages. Fees fall
     from round to round until the volume is low enough.
@@ -470,9 +469,9 @@ class RefineMessages(_RefineTraffic):
 class RefineTime(_RefineTraffic):
     """Lower the predicted time of an epoch (`plancc.predict.predictor.Predictor`).
 
-    Ranks wait for each other after every exchange and product. So the slowest rank's work, which
-    the limits bound, and the busiest rank's traffic, which has prices (`EpochTime.rates`), count
-    separately.
+    Ranks wait for each other after every exchange and product. So the pass lowers two things at
+    once: the work of the slowest rank, by limits, and the traffic of the busiest rank, by prices
+    (`EpochTime.rates`).
     """
 
     objective: ClassVar[str] = "time"
@@ -514,7 +513,10 @@ _PASSES: dict[str, type[Any]] = {
 def refiner(
     objective: str, cycles: int | None = None, max_extra_volume: float | None = None
 ) -> RefineVolume:
-    """Return the pass that refines owners of rows for `objective`; None keeps a field's default."""
+    """Return the pass that refines owners of rows for `objective`.
+
+    `cycles` and `max_extra_volume` are fields of the pass; None means the field's default.
+    """
     check_choice("objective", objective, _PASSES)
     asked = {"cycles": cycles, "max_extra_volume": max_extra_volume}
     known = {field.name for field in fields(_PASSES[objective])}

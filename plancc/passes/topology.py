@@ -88,7 +88,7 @@ class MapToTopology:
 
 
 def _between(pairs: sp.csr_array, node: npt.NDArray[np.int32]) -> int:
-    """Return the number of rows sent between nodes if part m is on node ``node[m]``."""
+    """Count rows between nodes: part m, on ``node[m]``, sends part n ``pairs[m, n]`` rows."""
     sender = np.repeat(node, np.diff(pairs.indptr))
     return int(pairs.data[sender != node[pairs.indices]].sum())
 
@@ -98,8 +98,8 @@ def _grow(weight, ranks):  # type: ignore[no-untyped-def]
     """Fill one node after another with the part that exchanges most rows with the node's parts.
 
     Returns the node of every part, int32[p]. On a tie, and for a node's first part, the part is
-    chosen that exchanges most rows with the parts that have no node yet. `weight`, int64[p, p], is
-    symmetric.
+    chosen that exchanges most rows with the parts that have no node yet. `weight`, int64[p, p] and
+    symmetric, has the rows that two parts exchange; `ranks` has the number of ranks on each node.
     """
     num_parts = len(weight)
     node = np.full(num_parts, -1, dtype=np.int32)

@@ -39,7 +39,7 @@ class VectorOwners:
         """Return new owners of rows; of the nonzeros, only those on the diagonal change owners.
 
         Neither the volume nor, at equal volume, the busiest part's traffic rises. A nonzero on the
-        diagonal moves with its row, but only within the limits.
+        diagonal moves with its row, unless the new part would then exceed its weight limit.
         """
         num_parts = context.num_parts
         owners.check(matrix, num_parts)
@@ -119,11 +119,12 @@ def _trade(ptr, part, kind, v, q, sign, sent, received):  # type: ignore[no-unty
 def _assign(  # type: ignore[no-untyped-def]
     ptr, part, kind, diagonal, owner, nonzero_owner, num_parts, limit, order, sweeps, anew
 ):
-    """Choose the owners of rows; return the volume, and the largest load of a part.
+    """Choose the owners of rows; return the volume, and the traffic of the busiest part.
 
-    A row goes to the part for which the fewest rows are sent or, on a tie, to the part with the
-    smallest load: the larger of its rows sent and received. `owner` and `nonzero_owner` are
-    updated; if `anew`, current owners do not count.
+    A row goes to the part for which the fewest rows are sent or, on a tie, to the least busy part.
+    The traffic of a part is the larger of its rows sent and received. A nonzero on the diagonal
+    moves with its row, but not above `limit`. `owner` and `nonzero_owner` are updated; if `anew`,
+    current owners do not count.
     """
     sent = np.zeros(num_parts, dtype=np.int64)
     received = np.zeros(num_parts, dtype=np.int64)

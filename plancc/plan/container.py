@@ -192,7 +192,7 @@ def lock_advice(error: Exception) -> str:
 
 
 def _other_kind(path: str, error: OSError) -> str:
-    """Return a phrase for a file named like a part vector or a graph; "" for other files."""
+    """Return a phrase if the file has the name of a part vector or of a graph; "" otherwise."""
     if "signature not found" not in str(error) or not os.path.getsize(path):
         return ""
     if re.search(r"\.part(\.\d+)?$", path):

@@ -212,7 +212,7 @@ class GINOptions(ProductOptions):
 
     Attributes:
         train_eps: Whether eps, which starts at 0, is trained. None means that it is trained only if
-            `parametrization` is "paper".
+            the option `parametrization` is "paper".
     """
 
     train_eps: bool | None = None
@@ -305,7 +305,8 @@ class Convolution:
 
     Attributes:
         name: A model of `plancc-run`.
-        weights: Number of trained parameters. None without vertex types: the sum over the steps.
+        weights: Number of trained parameters; None if it is the sum over the steps of the layers,
+            as without vertex types.
     """
 
     name: str = "gcn"

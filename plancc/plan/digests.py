@@ -82,16 +82,19 @@ def digests_of(
 
 
 def points_of(arrays: Arrays) -> dict[str, Int64Array]:
-    """Call `cut_points` for each value of `FileDataset.cut` that these datasets have.
+    """Return offsets that cut the datasets into parts, by value of `FileDataset.cut`.
 
-    Return the results by value of `FileDataset.cut`.
+    Only values other than "" that these datasets have. For the offsets see `cut_points`.
     """
     cuts = dict.fromkeys(dataset_of(name).cut for name in arrays)  # the same order on all ranks
     return {cut: cut_points(cut, arrays.__getitem__) for cut in cuts if cut}
 
 
 def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Digests]:
-    """Return the leaves (digests of each part's entries) of each dataset, by dataset name."""
+    """Return the leaves (digests of each part's entries) of each dataset, by dataset name.
+
+    `points` has the offsets that cut datasets into parts, by kind of cut (`cut_points`).
+    """
 
     def leaves(name: str) -> Digests:
         array, dataset = arrays[name], dataset_of(name)

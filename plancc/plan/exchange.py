@@ -51,7 +51,7 @@ class Side:
 
     @classmethod
     def of_rank(cls, peer: IntArray, row_ptr: Int64Array, row: IntArray | None = None) -> Side:
-        """Return the side of one rank; if `row` is None, the rows are 0, 1, 2, and so on."""
+        """Return one rank's side of an exchange; if `row` is None, the rows are 0, 1, 2, ..."""
         if row is None:
             row = np.arange(row_ptr[-1])
         peer, row = (each.astype(np.int32, copy=False) for each in (peer, row))

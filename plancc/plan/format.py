@@ -96,8 +96,8 @@ class FileDataset:
         when: Which plans have the dataset: a name in `EXCHANGES`, `TYPES`, `PARALLEL`, or "" for
             all.
         optional: Whether the dataset may be missing from these plans.
-        cut: Name of the offsets of the parts' pieces: a dataset, `LOCAL_ROWS`, or a row of
-            `TYPE_PTR`. "": one piece, which every rank reads.
+        cut: Offsets that cut the dataset into the parts' pieces: the name of a dataset,
+            `LOCAL_ROWS`, or a row of `TYPE_PTR`. "": one piece, which every rank reads.
         ends: For ascending offsets from 0: the dimension whose size the last offset equals.
         below: For numbers from 0: the dimension whose size every number is below.
         rule: For vertex data: a rule as a phrase, and as a function of the array and n.
@@ -114,11 +114,11 @@ class FileDataset:
 
     @property
     def shared(self) -> bool:
-        """Whether pieces of two consecutive parts share one entry, as in datasets of offsets."""
+        """Whether the pieces of two consecutive parts share an entry, as in datasets of offsets."""
         return bool(self.ends and self.cut)
 
     def is_of(self, header: Header) -> bool:
-        """Return whether a plan with this header has the dataset, or may have it if optional."""
+        """Return whether a plan with this header has the dataset, or may have an optional one."""
         if self.when in (TYPES, PARALLEL):
             types = header.types
             return types is not None and (self.when == TYPES or types.are_parallel)

@@ -1,7 +1,8 @@
 """Process grids: how the ranks of a grid plan or a feature plan share the parts.
 
 A part is a block of rows. The grid says which ranks share a part, and what each rank holds of H and
-A (Tripathy et al. 2020, Table II; Wan et al. 2025, Section 3.1 for "feature"; P ranks):
+A (Tripathy et al. 2020, Table II; Wan et al. 2025, Section 3.1 for "feature"). There are P ranks;
+in "feature" they form groups, and each group shares one part:
 
     scheme    parts      ranks of a part   a rank holds of H                 a rank holds of A
     1d        P          1                 the part's rows                   the part's rows
@@ -59,7 +60,7 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of rows of H (and of columns of A) in the piece's range."""
+        """Number of rows of H that are sent, which equals the number of columns of A."""
         return self.last - self.first
 
 
@@ -224,7 +225,7 @@ class Grid:
 
         Algorithms 1 and 3 of Tripathy et al. 2020: a square grid has a piece for each process row,
         others have lcm(rows, columns). In "1.5d" every part is a piece, and `Piece.column` is the
-        part's `chunk`.
+        process column that `chunk` returns for the part.
         """
         parts = list(pairwise(part_ptr.tolist()))
         if self.scheme == "1.5d":

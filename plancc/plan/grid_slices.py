@@ -1,8 +1,8 @@
 """The share of a plan that a rank of a process grid reads.
 
 The plan file holds a row plan. In scheme "feature" and in sparse grids, a rank reads its part of
-this row plan, with messages. In all other grids, which broadcast, it reads those nonzeros in the
-rows of its process row that are in the columns of its process column.
+this row plan, with messages. In all other grids, which broadcast, it reads the nonzeros whose row
+belongs to its process row, and whose column belongs to its process column.
 """
 
 from __future__ import annotations

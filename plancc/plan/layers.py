@@ -65,13 +65,13 @@ class GatherNeighbours(RowStep):
 class Maximum(RowStep):
     """The element-wise maximum over the gathered rows of a vertex's neighbours.
 
-    In an edge plan, owners also get partial maxima.
+    In an edge plan, other ranks send partial maxima to the owners.
     """
 
 
 @dataclass(frozen=True)
 class Attention(RowStep):
-    """For every head, a sum of gathered neighbour rows, weighted by both ends of the edges."""
+    """For every head, a sum of gathered neighbour rows; both ends of an edge give its weight."""
 
     heads: int = 1
 
@@ -102,7 +102,7 @@ class Linear(LayerStep):
 
 @dataclass(frozen=True)
 class OwnLinear(Linear):
-    """The product x W of the input's own rows x, added to the result of the previous step.
+    """The product x W, added to the result of the previous step. x: own rows of the layer's input.
 
     Attributes:
         shared: Whether W is the same matrix as in the previous `Linear`.
@@ -192,7 +192,7 @@ def adjoint(steps: Steps, first: bool) -> Steps:
 
 
 def project_first(steps: Steps) -> Steps:
-    """Turn (A x) W into A (x W): swap a product and the linear map that follows it."""
+    """Turn (A x) W into A (x W): swap a product with A and the product with W that follows it."""
     found = list(steps)
     for k, (product, linear) in enumerate(pairwise(steps)):
         if type(product) is Aggregate and type(linear) is Linear and not product.at_hand:
@@ -239,7 +239,7 @@ def placed(steps: Steps) -> Steps:
 
 
 def moved_columns(steps: Steps) -> int:
-    """Return the columns of sent rows, summed over the steps that are not `at_hand`."""
+    """Return the columns of sent rows, summed over the steps that every epoch repeats."""
     moving = (
         step
         for step in steps

@@ -24,7 +24,7 @@ NUM_KINDS = 5
 
 @dataclass(frozen=True)
 class PartLinks:
-    """Links of consecutive parts, or of one rank.
+    """Links (pairs of vertices for link prediction) of consecutive parts, or of one rank.
 
     Attributes:
         ptr (int64[parts + 1]): Part m has links ``ptr[m]:ptr[m + 1]``, sorted by kind and number.
@@ -61,7 +61,7 @@ class PartLinks:
 def lower_links(
     ends: Int64Array, kind: npt.NDArray[np.uint8], number: Int64Array, part_ptr: Int64Array
 ) -> tuple[PartLinks, tuple[Int64Array, Int64Array, Int64Array]]:
-    """Assign links, given by places in plan order, to the parts that own their sources.
+    """Assign links to the parts that own their sources; `ends` are positions in plan order.
 
     The second result lists the rows that parts must receive, as `exchange_of_rows` takes them.
     """
@@ -102,9 +102,10 @@ def exchange_of_rows(
 def places_of(
     links: PartLinks, part_ptr: Int64Array, first: int, received: Side
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the sources and targets of links as places in plan order, int64[links] each.
+    """Return the sources and targets of links as positions in plan order, int64[links] each.
 
-    The links are of parts `first`, `first` + 1, ..., which get rows for links in `received`.
+    The links are of parts `first`, `first` + 1, ...; `received` lists the rows of other parts that
+    these links need.
     """
     part = links.part()
     before = part_ptr[first + part]

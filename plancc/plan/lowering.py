@@ -103,7 +103,11 @@ def with_links(
     number: Int64Array,
     per_link: int,
 ) -> Plan:
-    """Return the plan with links `ends`, int[2, links], and the exchange of the rows they need."""
+    """Return the plan with links for link prediction, and the exchange of the rows they need.
+
+    `ends`, int[2, links], has the links' vertices; for `kind` and `number` see `PartLinks`.
+    `per_link` is the number of negatives of a validation or test link, 0 if links share negatives.
+    """
     header = replace(plan.header, links=per_link)
     if problem := header.links_problem():
         raise InputError(f"there cannot be {problem}")
@@ -113,7 +117,7 @@ def with_links(
 
 
 class _RowOrder(NamedTuple):
-    """All rows in plan order, the place of every row, and the place of every part's first row."""
+    """All rows in plan order, and the positions of every row and of every part's first row."""
 
     rows: Int32Array
     position: Int32Array
@@ -143,10 +147,11 @@ def _lower_rows(
 def lowered_parts(
     part_ptr: Int64Array, row_ptr: Int64Array, first: int, last: int, column: Any, value: Any
 ) -> tuple[Int32Array, ...]:
-    """Give the columns of parts first..last-1 local numbers, and list the messages to these parts.
+    """Number the columns of parts first..last-1 locally, and list the messages to these parts.
 
-    Returns the received rows, as local numbers at their sender; then length, receiver and sender of
-    every message, sorted by receiver.
+    `column` and `value` change in place: in each row, own columns come first. Returns the received
+    rows, as local numbers at their sender; then length, receiver and sender of every message,
+    sorted by receiver.
     """
     scratch = np.empty(part_ptr[-1], dtype=np.int32)
     # room for an upper bound of the received rows; untouched pages cost nothing
@@ -212,9 +217,9 @@ def _lower_parts_of_rows(part_ptr, row_ptr, first, last, local, halo_row, column
 
 @njit(cache=True, nogil=True)
 def _number(row_ptr, local, spare, column, value):  # type: ignore[no-untyped-def]
-    """Replace every column c of a part by ``local[c]``, and put own columns first in each row.
+    """Replace every column c of a part by its local number ``local[c]``.
 
-    `spare` is scratch memory for one row.
+    Afterwards, own columns come first in each row. `spare` is scratch memory for one row.
     """
     rows = len(row_ptr) - 1
     spare_column, spare_value = spare
@@ -243,7 +248,10 @@ def _lower_edges(
     column: Int32Array,
     value: npt.NDArray[np.floating],
 ) -> tuple[Int64Array, _Chunks, _Chunks]:
-    """Write `column` and `value` of an edge plan; return `row_ptr`, received and folded rows."""
+    """Fill `column` and `value` of an edge plan.
+
+    Return `row_ptr`, and the rows that the parts receive (expand) and send partial sums of (fold).
+    """
     num_parts = len(order.part_ptr) - 1
     nonzeros = group_by_part(matrix, nonzero_owner, num_parts, order.rows, order.position)
 
@@ -261,7 +269,7 @@ def _lower_edges(
 def _edge_keys(indptr: Any, indices: Any, owner: Any, nonzero_owner: Any) -> Any:
     """Return a sort key for each row, int64[n]: twice its owner.
 
-    The key is 1 more if the owner has a nonzero of the row in a foreign column.
+    The key is 1 more if the row's owner also owns a nonzero (i, j) of the row, but not row j.
     """
     key = np.empty(len(owner), dtype=np.int64)
     for i in range(len(owner)):
@@ -279,8 +287,8 @@ def _lower_edge_parts(  # type: ignore[no-untyped-def]
 ):
     """Give the rows and columns of parts first..last-1 local numbers; write `column` and `value`.
 
-    Returns the messages of received rows and those of folded rows, as `_exchange` takes them, and
-    the number of nonzeros of every local row, int64.
+    Returns the messages of received rows and those of folded rows, each as a chunk of four arrays
+    for `_exchange`, and the number of nonzeros of every local row, int64.
     """
     num_rows = part_ptr[-1]
     most = ptr[last] - ptr[first]

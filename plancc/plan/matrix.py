@@ -20,19 +20,19 @@ from plancc.plan.values import LINKS
 
 
 def matrix_of(plan: Plan) -> sp.csr_array:
-    """Return the whole matrix [n, n], numbered by vertex; values of parallel nonzeros are added."""
+    """Return the whole matrix [n, n], numbered by vertex; values of repeated nonzeros are added."""
     return _csr(plan, plan.value)
 
 
 def graph_of(plan: Plan) -> Graph:
-    """Return the whole matrix as a Graph; values of parallel nonzeros are added."""
+    """Return the whole matrix as a Graph; values of repeated nonzeros are added."""
     matrix = matrix_of(plan)
     rows, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
     return Graph(rows, columns, matrix.data, types=plan.header.types)
 
 
 def typed_graph_of(plan: Plan) -> Graph:
-    """Return the normalised graph of the plan, in which parallel nonzeros stay separate."""
+    """Return the normalised graph of the plan, in which repeated nonzeros stay separate."""
     if not plan.columns:
         return graph_of(plan)
     rows, columns = ends_of(plan)

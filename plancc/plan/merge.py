@@ -21,7 +21,7 @@ from plancc.plan.values import LINKS
 
 
 def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
-    """Merge the parts of a rank into one part, whose peers are ranks; the plan has no grid.
+    """Merge the parts of a rank into one part, whose peers are ranks. The plan must have no grid.
 
     Features are reordered in place (`VertexData.reordered`).
     """
@@ -53,7 +53,7 @@ def merge(block: PartRange, held: RankParts, vertex_data: VertexData) -> Part:
         return merged.called(own[merged.row - row0])
 
     def foreign_side(rows: Int64Array) -> Side:
-        """Return the side of an exchange for `rows` of other ranks, ascending in plan order."""
+        """Return messages (a `Side`) with these `rows` of other ranks, ascending in plan order."""
         return Side.of_rank(*runs(interval(rows, first_row)))
 
     links = linked = None

@@ -40,7 +40,7 @@ class StepTraffic(NamedTuple):
         return StepTraffic(self.received, self.sent, self.messages_received, self.messages_sent)
 
     def times(self, width: int | Int64Array) -> StepTraffic:
-        """Return the words of rows with `width` columns; a part with width 0 sends no message."""
+        """Return the traffic in words if rows have `width` columns; width 0 means no message."""
         full = np.asarray(width) > 0
         sent, received, *messages = self
         return StepTraffic(sent * width, received * width, *(each * full for each in messages))
@@ -54,9 +54,9 @@ class Traffic:
         rows, nonzeros: Owned rows and nonzeros.
         sent, received: Rows in the expand and the fold of one product.
         messages_sent, messages_received: Messages in both exchanges.
-        fold: Traffic of the fold alone; None without a fold.
-        copies: Vertices with an own row, a received row or a partial sum. None without a fold: the
-            number is then `rows` + `received`.
+        fold: Traffic of the fold alone; None if there is no fold.
+        copies: Number of vertices with an own row, a received row or a partial sum. None if there
+            is no fold: the number is then `rows` + `received`.
     """
 
     rows: Int64Array
@@ -152,7 +152,7 @@ class Metrics:
     def figures(self) -> dict[str, int | float]:
         """Return all figures by name, for tables and JSON.
 
-        Besides the stored figures, these are `max_volume`, `expand_volume` and `expand_messages`.
+        These are the stored figures, `max_volume`, `expand_volume` and `expand_messages`.
         """
         derived = ("max_volume", "expand_volume", "expand_messages")
         return self.as_dict() | {name: getattr(self, name) for name in derived}
@@ -199,6 +199,9 @@ def summarize(parts: Traffic) -> Metrics:
 
 
 def imbalance(load: Int64Array, relative: float | npt.NDArray[np.float64] = 1.0) -> float:
-    """Return max / mean - 1 of the loads over their capacities `relative`; 0 if all loads are 0."""
+    """Return max(load / relative) / mean(load) - 1; 0 if all loads are 0.
+
+    `relative` has the capacities of the parts; their mean is 1.
+    """
     total = int(load.sum())
     return float((load / relative).max()) * len(load) / total - 1.0 if total else 0.0

@@ -268,7 +268,10 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
 
 @njit(cache=True, nogil=True, plain=True)
 def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
-    """Return the sum of the hashes `mix` of `numbers` minus that of first..last-1, modulo 2^64."""
+    """Return the sum of the hashes `mix` of `numbers` minus that of first..last-1, modulo 2^64.
+
+    The total over all ranks is 0 if their `numbers` together are the numbers of all their ranges.
+    """
     total = np.uint64(0)
     for k in range(len(numbers)):
         total += mix(numbers[k])

@@ -34,9 +34,10 @@ class Claims:
     Attributes:
         sent, expected (int64[steps, num_ranks]): Digests of messages to and from every rank. The
             steps are the expand, the fold and the hops.
-        vertices: Sum of `mix` over own vertices, minus its sum over this rank's share of 0..n-1.
+        vertices: Sum of the hashes (`mix`) of own vertices, minus the sum of the hashes of those of
+            the vertices 0..n-1 that are this rank's even share.
         nonzeros: Number of own nonzeros, minus an even share of the header's number.
-        folds: Whether the plan has a fold, which is then the second step.
+        folds: Whether the plan has a fold.
     """
 
     sent: Int64Array
@@ -127,7 +128,7 @@ class Part(WithColumns):
     ) -> Part:
         """Return a part that has rows, but neither nonzeros nor messages.
 
-        `dtype` is the dtype of its empty array `value`.
+        `dtype` is the dtype of the part's empty array `value`.
         """
         return cls(
             index=index,
@@ -166,7 +167,7 @@ class PartRange(WithColumns):
     Attributes:
         part_ptr (int64[num_parts + 1]): First row in plan order, for *all* parts of the plan.
         global_id, num_interior, row_ptr, column, value, columns: As in `plancc.plan.plan.Plan`.
-        exchanges: Messages of these parts; offsets of a side begin with part `first`.
+        exchanges: Messages of these parts; ``ptr[0]`` of a side belongs to part `first`.
         links: Links of these parts; None if the plan has no links.
     """
 
@@ -250,7 +251,7 @@ class PartRange(WithColumns):
     def with_distinct_columns(self) -> PartRange:
         """Return these parts with parallel nonzeros (same row and column) merged.
 
-        Only `row_ptr` and `column` are valid.
+        In the result, only `row_ptr` and `column` are valid.
         """
         if self.relation is None:
             return self

@@ -85,8 +85,8 @@ class Plan(WithColumns):
         num_interior (int64[num_parts]): The first ``num_interior[m]`` rows of part m are interior
             rows.
         row_ptr (int64[num_local_rows + 1]): Offsets of the nonzeros of local rows, part by part. A
-            part has own rows, then folded rows. In a row plan there are only own rows, so local
-            rows are in plan order.
+            part has own rows, then *folded rows*, of which it sends partial sums to their owners.
+            In a row plan there are only own rows, so local rows are in plan order.
         column (int32[num_nonzeros]): Column of every nonzero, numbered locally in the part that
             holds the nonzero. In each row, columns of own rows come first. Columns of a row are
             distinct, except in a plan with parallel relations (several relations between the same

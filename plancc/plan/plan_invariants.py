@@ -103,9 +103,9 @@ def _mirrors(exchange: Exchange) -> str:
 def _difference(send, receive):  # type: ignore[no-untyped-def]
     """Return (receiver, sender) of a message that differs in the two tables, or (-1, -1).
 
-    Both tables are well formed (ptr, peer, row_ptr, row). Receivers are visited in ascending order,
-    and senders list them so. The message to compare is thus ``following[sender]``, the sender's
-    next one.
+    Both tables are well formed: (ptr, peer, row_ptr, row). Receivers are visited in ascending
+    order, which is also the order of a sender's messages. So each message is compared with the next
+    message of its sender, ``following[sender]``.
     """
     ptr, peer, row_ptr, row = receive
     send_ptr, send_peer, send_row_ptr, send_row = send

@@ -16,8 +16,8 @@ step uses. When words are counted, it says which traffic the step causes
 (`plancc.plan.words.transfers`).
 
 Between two collective steps, the runtime starts all messages, waits for a message before a step
-reads the message's rows, and adds the rows of a `ScatterAdd` last. A program that needs another
-order raises an error.
+reads the message's rows, and adds received partial sums (`ScatterAdd`) last. A program that needs
+another order raises an error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Step:
         name: Name of the messages, the group of ranks, or the matrix block.
         source, target: Names of the spaces that the step reads and writes.
         moves: Whether the step sends something: rows of H, or pieces of a shared block.
-        reverse: Whether receivers of the messages send to senders.
+        reverse: Whether the receivers of the messages `name` send, and the senders receive.
         late: Whether rows arrive some epochs later; they are constants in the backward pass.
     """
 
@@ -55,22 +55,22 @@ class Step:
 
 @dataclass(frozen=True)
 class Gather(Step):
-    """Send rows of the source to the ranks that need them. The target holds the received rows."""
+    """Send rows of the space `source` to ranks that need them; `target` gets the received rows."""
 
 
 @dataclass(frozen=True)
 class ScatterAdd(Step):
-    """Send rows of the source against the direction of `Gather`; owners add them to the target."""
+    """Send partial sums of rows to the owners of the rows, which add them to the target."""
 
     reverse = True
 
 
 @dataclass(frozen=True)
 class Multiply(Step):
-    """Multiply a block of the matrix, or its transpose, by the source.
+    """Multiply a block of the matrix, or its transpose, by the space `source`.
 
-    A program's first product overwrites the target; later products add to it. If ranks share the
-    block, each piece of the block is broadcast before the product with this piece.
+    A program's first product overwrites the space `target`; later products add to it. If ranks
+    share the block, each piece of the block is broadcast before the product with this piece.
     """
 
     transposed: bool = False
@@ -81,7 +81,7 @@ class Multiply(Step):
 
 @dataclass(frozen=True)
 class Broadcast(Step):
-    """Broadcast the pieces of the source one after another.
+    """Broadcast the pieces of the space `source` one after another.
 
     Each piece is sent by the rank that has it.
     """
@@ -89,9 +89,9 @@ class Broadcast(Step):
 
 @dataclass(frozen=True)
 class Reduce(Step):
-    """Sum the pieces of the source over a group, one piece after another.
+    """Sum the pieces of the space `source` over a group of ranks, one piece after another.
 
-    The sum of each piece arrives at the rank that has this piece in the target.
+    The sum of each piece arrives at the rank that has this piece in `target`.
     """
 
     reverse = True
@@ -148,7 +148,7 @@ class UseCopy(Step):
     """Use a copy of rows that the rank already has, without messages.
 
     Attributes:
-        of_one: Whether only one rank of a group uses its copy.
+        of_one: Whether only one of the ranks with a copy of the same rows uses its copy.
     """
 
     of_one: bool = False
@@ -206,8 +206,8 @@ In "3d" these are more rows than the rank owns. """
 def replicated(needed_only: bool) -> Program:
     """Return the program of 1.5D (Tripathy et al. 2020, Algorithm 2).
 
-    The ranks of a process row have copies of a part. One of these ranks sends the part's rows, from
-    its space "held" (Equation 3): in broadcasts or, if `needed_only`, in messages of a row plan.
+    The ranks of a process row have copies of a part. One of these ranks (Equation 3) sends the
+    part's rows: in broadcasts or, if `needed_only`, in messages of a row plan.
     """
     middle: Program = Broadcast("pieces", "held", "piece"), Multiply("matrix", "piece", "sums")
     if needed_only:
@@ -233,8 +233,8 @@ pipeline is on, every step handles one batch of rows after another. """
 def clone_program(late: bool, returns: bool = True) -> Program:
     """Return the program for edge plans whose partial sums are folded late, or not at all.
 
-    Md et al. 2021 call these methods "cd-r" and "0c". Space "y" has own rows, then "leaves": rows
-    of vertices that other ranks own.
+    Md et al. 2021 call these methods "cd-r" and "0c". The result, "y", has own rows, then
+    "leaves": rows of vertices that other ranks own.
 
     Parameters:
         late: Whether there is a fold, whose rows arrive some epochs later.

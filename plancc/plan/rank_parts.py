@@ -51,7 +51,7 @@ class RankParts:
     def speaker(self) -> Int64Array:
         """For each part, the lowest rank that has the part: int64[num_parts].
 
-        Only this rank's `Claims` include the part (`part_invariants.claims_of`).
+        Only the `Claims` of that rank include the part (`part_invariants.claims_of`).
         """
         return np.searchsorted(self._ends, np.arange(self.header.num_parts), side="right")
 
@@ -69,7 +69,7 @@ def block_of_parts(num_parts: int, num_ranks: int) -> Int64Array:
 
 
 def parts_of_rank(path: str, header: Header, rank: int, num_ranks: int) -> RankParts:
-    """Return the parts of a rank; InputError if the plan at `path` cannot run on `num_ranks`."""
+    """Return a rank's parts; raise InputError if the plan at `path` cannot run on `num_ranks`."""
     if not 0 <= rank < num_ranks:
         raise InputError(f"rank {rank} of {num_ranks} is out of range; the first rank is 0")
     check_num_ranks(path, header, num_ranks)

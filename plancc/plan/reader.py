@@ -81,7 +81,7 @@ class PlanFile:
 
     Attributes:
         minor: Minor version of the file's format.
-        content_sha256: Content hash, compared with the digests when the file is opened.
+        content_sha256: Content hash, which is checked against the digests when the file is opened.
     """
 
     def __init__(self, path: StrPath) -> None:
@@ -192,7 +192,7 @@ class PlanFile:
         return Metrics.from_dict(self.attributes("metrics"), prefix)
 
     def vertex_data_names(self) -> list[str]:
-        """Return the names of the plan's vertex data as messages show them.
+        """Return the names of the plan's vertex data, as they are printed.
 
         Examples are "features" and "labels of author".
         """
@@ -211,8 +211,8 @@ class PlanFile:
     def read(self, name: str, first: int = 0, last: int | None = None) -> npt.NDArray[Any]:
         """Read the entries of parts ``first..last-1`` of a dataset; check them by their digests.
 
-        Datasets that are not cut into parts are read whole. Of offsets, the entry that ends the
-        last part is read, too.
+        Datasets that are not cut into parts are read whole. If the dataset holds offsets, the
+        offset at which the last part ends is read, too.
         """
         node, dataset = self.node(name), dataset_of(name)
         last = self.header.num_parts if last is None else last
@@ -243,7 +243,7 @@ class PlanFile:
             raise self._error(f"/{name} is damaged: the digest{whose} does not match")
 
     def _cut(self, cut: str, first: int, last: int) -> Int64Array:
-        """Return the offsets `cut` (`FileDataset.cut`) of parts first..last-1, and their end."""
+        """Return the offsets `cut` (see `FileDataset.cut`) of parts first..last-1, and the end."""
         if cut == LOCAL_ROWS:
             points = self._cut(PART_PTR, first, last)
             folds = self.header.layout == "edge"
@@ -472,13 +472,13 @@ class PlanFile:
         return {name: each for name, each in known if not each.optional or self.has(name)}
 
     def _check_no_steps(self) -> None:
-        """Raise PlanError if the file has messages of an exchange that the header does not name."""
+        """Raise PlanError if the file has an exchange that plans with this header do not have."""
         for step in EXCHANGES:
             if step not in self.header.steps() and self._container.is_there(step, h5py.Group):
                 raise self._error(f"/{step} is in a plan {self.header.lacks(step)}")
 
     def _add_sizes(self, step: str) -> None:
-        """Add the number of messages and the number of rows of an exchange to `_sizes`."""
+        """Add an exchange's numbers of messages and rows to `_sizes`, the expected array sizes."""
         if step == LINKS:
             self._sizes[LINKS] = self._length(f"{LINKS}/source")
         messages, volume = self._length(f"{step}/recv_peer"), self._length(f"{step}/recv_row")
@@ -523,7 +523,10 @@ class PlanFile:
         return header
 
     def _check_names(self) -> None:
-        """Raise PlanError for an unknown attribute or node, unless the minor version is newer."""
+        """Raise PlanError for unknown attributes, groups or datasets.
+
+        If the file's minor version is newer than this library's, they are allowed.
+        """
         if self.minor > MINOR:
             return
         names = self.attributes("")

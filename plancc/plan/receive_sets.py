@@ -67,7 +67,7 @@ class NonzerosByPart(NamedTuple):
 def group_by_part(
     matrix: Graph, nonzero_owner: Int32Array, num_parts: int, rows: Int32Array, position: Int32Array
 ) -> NonzerosByPart:
-    """Group nonzeros by `nonzero_owner`. `rows` are all vertices; v is ``rows[position[v]]``."""
+    """Group nonzeros by `nonzero_owner`. `rows` is an order of vertices, `position` its inverse."""
     return NonzerosByPart(
         *_group_by_part(matrix.indptr, matrix.indices, nonzero_owner, num_parts, rows, position)
     )
@@ -170,9 +170,10 @@ def list_marked(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def count_marked(bitmap, part_ptr, rows, messages):  # type: ignore[no-untyped-def]
-    """Clear a bitmap over plan order; return how many rows it marked, and how many parts own them.
+    """Count the rows that a bitmap marks, and the parts that own them; then clear the bitmap.
 
-    Each part's marked rows are added to `rows`, and 1 to `messages` for each part with marked rows.
+    The bitmap has one bit per row, in plan order. The number of marked rows of each part is added
+    to `rows`, and 1 is added to `messages` for each part with marked rows.
     """
     num_rows, num_parts = np.int64(0), np.int64(0)
     q, end = -1, np.int64(0)

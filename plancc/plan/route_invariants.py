@@ -1,6 +1,7 @@
 """Check the hops of an exchange.
 
-Every part must receive each row that it needs exactly once, and every node at most once.
+Every part must receive each row that it needs exactly once. A row may be sent to each other node at
+most once.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def _route_fault(ends, needed_ptr, needed, node, part_ptr, first):  # type: igno
 def _crossing(exchanges: Exchanges, node: Int64Array) -> Iterator[tuple[str, str]]:
     """Check that each node sends at most one message to every other node.
 
-    Yields pairs as `route_invariants` does.
+    Yields pairs (invariant, violation) as `route_invariants` does.
     """
     for step in filter(exchanges.hops, STEPS):
         cross, problem = exchanges.hops(step)[1].send, ""

@@ -1,7 +1,7 @@
 """`PartRoute`, a rank's share of the hops of an exchange, and `Routed`, an exchange with hops.
 
-Each rank has a buffer of rows, its *stage*: own rows that it sends after the first hop, then the
-rows that arrive in each hop:
+The hops are named collect, cross and spread. Each rank has a buffer of rows, its *stage*: own rows
+that it sends after the first hop, then the rows that arrive in each hop:
 
 stage of a rank    | own rows that cross | collected | crossed | spread |
                            '-------cross sends-------'    |
@@ -41,7 +41,10 @@ class PartRoute:
         return replace(self, own=new[self.own], hops=(collect.renumbered(new), *others))
 
     def stage_ptr(self) -> Int64Array:
-        """Return the offsets of own, collected, crossed and spread rows in the stage: int64[5]."""
+        """Return the offsets of own, collected, crossed and spread rows in the stage: int64[5].
+
+        The stage is a rank's buffer of rows; the hops are called collect, cross and spread.
+        """
         return offsets(np.array([len(self.own), *(hop.receive.volume for hop in self.hops)]))
 
 
@@ -50,7 +53,8 @@ class Routed(Exchange):
     """A rank's exchange that sends rows in hops; its method `keep` returns one without hops.
 
     Attributes:
-        from_owners: Whether owners send the rows; a fold runs the hops in reverse order.
+        from_owners: Whether owners send the rows. If not, they receive partial sums (a fold), and
+            the hops run in reverse order.
     """
 
     route: PartRoute
@@ -73,7 +77,7 @@ class RankRows:
 
     Attributes:
         first_row: Place of the rank's first row in plan order.
-        local (int32[rows]): Local number of every row, in plan order.
+        local (int32[rows]): For every row, in plan order, its index among the rank's own rows.
     """
 
     held: RankParts

@@ -1,4 +1,4 @@
-"""Turn messages between parts into hops, so that each node or group receives a row only once.
+"""Turn messages between parts into hops, so that each node or group of parts gets a row only once.
 
 With three hops (Bienz, Gropp, Olson 2019, "Node aware sparse matrix-vector multiplication"), one
 part of a node sends all rows for another node to one part of that node. With two hops
@@ -32,8 +32,8 @@ def hops_of(
 ) -> tuple[Exchange, Exchange, Exchange]:
     """Return the hops collect, cross and spread (`Exchanges`) that replace messages from owners.
 
-    `send` is `Plan.send`, or ``Plan.fold.receive`` for a fold. `most` is the largest number of hops
-    of a row; if 2, collect is empty.
+    `send` lists the messages by owner: `Plan.send` or, for a fold, ``Plan.fold.receive``. `most` is
+    the largest number of hops of a row; if it is 2, collect is empty.
     """
     num_parts = len(part_ptr) - 1
     topology.check(num_parts)
@@ -70,10 +70,11 @@ def hops_of(
 
 
 def with_routes(plan: Plan, groups: Topology, relays: int | None = None) -> Plan:
-    """Return the plan with hops between nodes, which are `groups`, or over relays in `groups`.
+    """Return the plan with rows that travel in hops: between nodes, or over relays.
 
-    `relays` is the largest number of hops over relays (2 or 3), or None for hops between nodes.
-    Raises InputError for a grid plan, or if the groups do not fit the parts.
+    `groups` says which parts share a node or, for relays, a group. `relays` is the largest number
+    of hops over relays (2 or 3), or None for hops between nodes. Raises InputError for a grid plan,
+    or if the groups do not fit the parts.
     """
     route = Route(groups if relays is None else None)
     groups.check(plan.num_parts)
@@ -118,7 +119,7 @@ class _Once(NamedTuple):
 
 
 def _group_of(once: _Once, owner: Int32Array, node: Int32Array, nodes: int) -> Int64Array:
-    """For every k, return the group in `once` from part ``owner[k]`` to node ``node[k]``."""
+    """For every k, return the index of the group of rows from ``owner[k]`` to node ``node[k]``."""
     keys = once.owner.astype(np.int64) * nodes + once.node
     return np.searchsorted(keys, owner.astype(np.int64) * nodes + node)
 
@@ -152,7 +153,7 @@ def _carriers(
 
 
 def _relays(messages: _Messages, once: _Once, topology: Topology) -> Int32Array:
-    """Choose, for each group of rows in `once`, the relay that receives these rows: int32[k]."""
+    """Choose, for each of the k groups of rows in `once`, a relay to receive it: int32[k]."""
     node, (sender, peer, rows) = topology.node_of_rank(), messages
     far = node[sender] != node[peer]
     group = _group_of(once, sender[far], node[peer[far]], topology.nodes)
@@ -190,7 +191,10 @@ def _step(
 
 @njit(cache=True, nogil=True)
 def _once_per_node(ptr, peer, row_ptr, row, node, part_ptr):  # type: ignore[no-untyped-def]
-    """Return the fields of `_Once` for an exchange with send side (ptr, peer, row_ptr, row)."""
+    """List the rows to send to each node, each row once; return the fields of `_Once`.
+
+    The exchange's send side is (ptr, peer, row_ptr, row).
+    """
     parts = len(ptr) - 1
     owner, to = np.empty(len(peer), np.int32), np.empty(len(peer), np.int32)
     ends = np.zeros(len(peer) + 1, np.int64)
@@ -262,10 +266,11 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
 def _choose_relays(sizes, node, needed, first, load):  # type: ignore[no-untyped-def]
     """Choose, for each group of rows, the relay in the node that needs the rows: int32[groups].
 
-    `needed` is (ptr, part, rows): part ``part[k]`` needs ``rows[k]`` rows of group i, for k in
-    ``ptr[i]:ptr[i + 1]``. `load` holds the rows that each part sends, and the rows that it
-    receives; it is updated. The largest groups come first; each gets the part for which the larger
-    of the two numbers is then least.
+    A group holds the rows that one part sends to the parts of one other node. `needed` is (ptr,
+    part, rows): part ``part[k]`` needs ``rows[k]`` rows of group i, for k in ``ptr[i]:ptr[i + 1]``.
+    `load` holds the rows that each part sends, and the rows that it receives; it is updated. The
+    largest groups come first; each gets the part for which the larger of the two numbers is then
+    least.
     """
     ptr, part, rows = needed
     sent, received = load

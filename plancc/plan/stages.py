@@ -23,7 +23,13 @@ MOST_STAGES = 20
 
 @dataclass(frozen=True)
 class Batches:
-    """A part's rows in `stages` batches, each divided equally among the part's `columns` ranks."""
+    """A part's rows, divided equally into batches.
+
+    Attributes:
+        num_rows: Number of rows of the part.
+        columns: Number of ranks of the part, which have equal shares of the rows of each batch.
+        stages: Number of batches.
+    """
 
     num_rows: int
     columns: int
@@ -34,13 +40,13 @@ class Batches:
         return self.num_rows * stage // self.stages, self.num_rows * (stage + 1) // self.stages
 
     def share(self, stage: int, column: int) -> tuple[int, int]:
-        """Return the range of rows of batch `stage` for rank number `column` of the part."""
+        """Return the range of batch `stage`'s rows that the part's rank number `column` has."""
         first, last = self.bounds(stage)
         size = last - first
         return first + size * column // self.columns, first + size * (column + 1) // self.columns
 
     def rows_of(self, column: int) -> Int64Array:
-        """Return all rows of rank `column` in the rank's local order: ascending, batch by batch."""
+        """Return all rows of the part's rank number `column`: ascending, batch by batch."""
         shares = [self.share(stage, column) for stage in range(self.stages)]
         return np.concatenate([np.arange(first, last) for first, last in shares])
 

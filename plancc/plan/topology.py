@@ -52,7 +52,7 @@ class Topology:
 
     @classmethod
     def recorded(cls, provenance: Mapping[str, Any], num_ranks: int) -> Self | None:
-        """Return a plan's recorded topology; None if none with `num_ranks` ranks is recorded."""
+        """Return a plan's recorded topology if it has `num_ranks` ranks, else None."""
         try:
             found = cls.parse(str(provenance.get("topology", "")))
             found.check(num_ranks)

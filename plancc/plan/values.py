@@ -143,15 +143,16 @@ class Header:
 class Exchanges(dict[str, Exchange]):
     """The messages of all steps and hops of a plan, by their names in the file (`Header.steps`).
 
-    *Hops* send rows from owners to the parts that need them; their rows are ascending places in
-    plan order. Hops between nodes send each row to a node only once:
+    *Hops* send rows from owners to the parts that need them. The rows of a hop are ascending places
+    in plan order. With nodes, a *sender* and a *receiver* are parts of a node that carry its rows,
+    so each row is sent to a node only once:
 
         owner --collect--> sender of its node --cross--> receiver of a node --spread--> part
               --collect--> part of the same node
 
-    Gradients, and partial sums of a fold, take the reversed hops; parts that sent a row add up what
-    comes back. A node sends at most one message to another node. If hops lead over *relays*, any
-    part may pass rows on, in any hop.
+    Gradients, and partial sums of a fold, take the hops in reverse; a part that sent a row in a hop
+    receives and adds up what belongs to the row. A node sends at most one message to another node.
+    If hops lead over *relays*, any part may pass rows on, in any hop.
     """
 
     @property

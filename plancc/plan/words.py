@@ -68,7 +68,11 @@ class Transfer(ABC):
 
 
 def transfers(steps: Iterable[Step], moved: Mapping[str, Sequence[Transfer]]) -> Iterator[Transfer]:
-    """Yield the transfers of steps, given each step's forward transfers by name of the step."""
+    """Yield the transfers of a program's steps.
+
+    `moved` has the transfers of each step in the forward direction, by the step's name. A step with
+    `reverse` reverses them.
+    """
     for step in steps:
         for each in moved.get(step.name, ()) if step.moves else ():
             yield each.reversed() if step.reverse else each
@@ -118,7 +122,7 @@ class Collective:
 
 @dataclass(frozen=True, eq=False)
 class BroadcastWords(Collective, Transfer):
-    """Broadcasts in rounds, one root after another. In reverse, each is a reduction to its root.
+    """Broadcasts in groups of ranks, in rounds with one root each; reversed, they are reductions.
 
     Attributes:
         words (int64[rounds, groups]): Words that the root sends to every other member.

@@ -70,9 +70,9 @@ def reserve_file(
 ) -> dict[str, int]:
     """Write a plan file in which the entries of reserved datasets are still missing.
 
-    Returns, for each reserved dataset, the byte at which its entries begin; 0 if it has no entries.
-    `path` is an empty file, `leaves` has digests of each part's entries in complete datasets, and
-    `content` is the complete plan's hash.
+    Returns, for each reserved dataset, the position in the file, in bytes, at which its entries
+    begin; 0 if it has no entries. `path` is an empty file. `leaves` has, for each dataset that is
+    not reserved, a digest of every part's entries. `content` is the hash of the complete plan.
     """
     known = leaves, content
     return _write(Stream(path, "r+"), header, datasets, attributes, False, lambda: known)

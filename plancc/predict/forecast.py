@@ -52,12 +52,12 @@ class Forecast:
 
     @property
     def slower(self) -> bool:
-        """Whether an epoch takes longer than with a random partition, by more than `ALIKE`."""
+        """Whether an epoch takes longer than with a random partition, by more than 1% (`ALIKE`)."""
         return self.seconds is not None and self.seconds > (1 + ALIKE) * self.random_seconds
 
     @property
     def comparison(self) -> str:
-        """A sentence with predicted seconds of plan and random partition, machine and widths."""
+        """A sentence: the seconds of plan and random partition, the machine, and the widths."""
         assert self.seconds is not None
         machine, dims = self.predictor.machine, ",".join(map(str, self.predictor.dims))
         own, random = (four_digits(1e3 * each) for each in (self.seconds, self.random_seconds))

@@ -111,7 +111,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Compute:
-    """Speed of the work of a rank other than sparse products.
+    """Speed of a rank in all work other than sparse products.
 
     Attributes:
         dense: Multiply-adds per second of dense products. None: the rate of sparse products.
@@ -177,7 +177,7 @@ class SparseRates:
     def rate(
         self, nonzeros_per_row: npt.ArrayLike, width: npt.ArrayLike, rows: npt.ArrayLike = 1
     ) -> Float64Array:
-        """Return the rates for these shapes, float64, by interpolation in the table.
+        """Return multiply-adds per second for these shapes, float64, by interpolation in the table.
 
         Interpolation is linear in logarithms; outside the table, the nearest value applies.
         """
@@ -197,7 +197,7 @@ class SparseRates:
 
 
 def _place(points: Sequence[float], values: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], Any]:
-    """Return, for every value, the index k of the point so that points k and k + 1 enclose it.
+    """Return, for every value, the index k such that points k and k + 1 enclose it.
 
     Returns also where the value lies between point k (0) and point k + 1 (1) on a logarithmic
     scale. Values outside the points are moved to the nearest point.
@@ -233,7 +233,8 @@ class CollectiveShapes:
     Attributes:
         broadcast: "ring" takes g - 1 latencies plus w (words are sent in pieces); "tree" takes
             ceil(log2 g) rounds of one latency plus w.
-        allreduce: "ring" takes 2 (g - 1) latencies plus 2 (g - 1) / g w; "tree" two broadcasts.
+        allreduce: "ring" takes 2 (g - 1) latencies plus 2 w (g - 1) / g; "tree" takes as long as
+            two "tree" broadcasts.
     """
 
     broadcast: str = "ring"
@@ -397,7 +398,7 @@ class Machine:
     def as_dict(self) -> dict[str, Any]:
         """Return a dict that can be written as JSON.
 
-        It has the three attributes without defaults, and all that differ from their defaults.
+        It has the three attributes without defaults, and all others that differ from their default.
         """
         usual = {
             each.name: each.default if each.default_factory is MISSING else each.default_factory()
@@ -420,7 +421,7 @@ TABLES: dict[str, type] = {
 
 
 def _meant(prefix: str, key: str, known: Sequence[str]) -> str:
-    """Return a hint for an unknown key: its table, or a similar known key; "" without a hint."""
+    """Return a hint for a key that is wrong here: its right table, or a similar key, or ""."""
     kinds: dict[str, type] = {"": Machine, **TABLES}
     others = {name: kind for name, kind in kinds.items() if name != prefix.removesuffix(".")}
     at = [name for name, kind in others.items() if key in (each.name for each in fields(kind))]

@@ -26,12 +26,14 @@ class Memory:
     """Bytes of every part, int64[num_parts] each.
 
     Attributes:
-        plan: The part as read from the file: tables, labels, and positions of labelled rows.
+        plan: What the rank reads of the plan, such as nonzeros and labels.
         matrix: Nonzeros in own rows and columns, other nonzeros, and transposes of both (none for a
-            symmetric matrix). Layers without dead rows have their own matrices.
+            symmetric matrix). With the pass `dead-rows`, a layer that computes only some rows has
+            matrices of its own.
         halo: Buffers of sent and received rows, for every matrix and width. In grids and feature
             plans: received pieces, and products before they are reduced or reordered.
-        features: The product A H^0, which replaces the features, and a copy of its live rows.
+        features: The product A H^0, which replaces the features; with the pass `dead-rows`, also a
+            copy of the rows that the first layer computes.
         activations: Products, activations and gradients at the moment when they take the most
             memory; includes H^0 while A H^0 is computed.
     """
@@ -65,8 +67,9 @@ def row_memory(
 
     Parameters:
         parts: Load and traffic with all rows.
-        live: Load and traffic of every layer without dead rows.
-        halo_nonzeros (int64[num_parts]): Nonzeros in halo columns or folded rows.
+        live: Load and traffic of every layer without dead rows, on which no output in the loss
+            depends.
+        halo_nonzeros (int64[num_parts]): Nonzeros in halo columns, or in rows of other parts.
         symmetric: Whether every part's block of own rows and columns is symmetric.
     """
     dead = any((each.rows < parts.rows).any() for each in live)
@@ -172,7 +175,7 @@ def _training(
 
 
 def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
-    """Return what `_training` returns, if the backward pass computes activations again.
+    """Return the words that autograd holds (see `_training`) if activations are recomputed.
 
     Only the products A (H W) or A H are kept, and at most two more matrices are held: exchanged
     rows and their product, gradients of both, or gradients of two layers' products. The first

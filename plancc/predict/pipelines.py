@@ -2,7 +2,7 @@
 
 The pipeline is that of Wan et al. 2025, Section 3.2.2: rows are cut into batches, and a batch is
 multiplied when the batches of rows that it needs have arrived. Every rank computes one thing at a
-time, and its network card moves one batch at a time:
+time, and its network card moves one batch at a time (in: it arrives; back: results are sent back):
 
     card      in 0  in 1  back 0  in 2  back 1  back 2
     rank            product 0  product 1  update 0  product 2  update 1  update 2
@@ -25,7 +25,7 @@ Float64Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The division of a feature plan's rows into batches, for a plan with one group.
+    """How a feature plan's rows are divided into batches, if all its ranks share all rows.
 
     Attributes:
         needs: For every batch, the last batch of input rows that its product needs; ascending.
@@ -45,7 +45,7 @@ class Pipeline:
         """Return the pipeline of a matrix whose rows are put in reverse Cuthill-McKee order.
 
         `stages` is the number of batches, from 2 to `MOST_STAGES`; None takes the number that
-        follows from the reordered matrix's bandwidth (Proposition 3.5).
+        follows from the reordered matrix's bandwidth (Wan et al. 2025, Proposition 3.5).
         """
         if stages is not None and not 2 <= stages <= MOST_STAGES:
             raise InputError(f"`pipeline` {stages}: give auto, or 2 to {MOST_STAGES} stages")
@@ -65,7 +65,8 @@ class Pipeline:
     ) -> Float64Array:
         """Return the seconds of a product and of the update that follows it: float64[num_ranks].
 
-        Half of `moved` is for messages that bring input rows, the other half for results sent back.
+        `moved` has the seconds of messages: half of them bring input rows, the other half send
+        results back.
         """
         s = self.stages
         message, multiply, rest = moved / (2 * s), product / s, update / s

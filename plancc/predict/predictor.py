@@ -55,7 +55,8 @@ class Predictor:
         approximation: The approximation that epochs make, such as boundary sampling; None for exact
             epochs.
         convolution: The graph convolution of the network; by default a GCN's convolution.
-        pipeline: Pipeline for feature plans with one group; None if products are not pipelined.
+        pipeline: Pipeline for feature plans in which all ranks share one part; None if products are
+            not pipelined.
     """
 
     dims: Sequence[int]
@@ -123,8 +124,8 @@ class Predictor:
     def bound_of(self, tables: Tables, word_bytes: int = WORD_BYTES) -> float:
         """Return the lower bound that `bound` returns, for the rows and nonzeros in `tables`.
 
-        If the tables leave out dead rows, which no output in the loss needs, the bound of a layer
-        counts only the layer's other rows.
+        If the tables leave out dead rows, which no output in the loss needs, the bound counts for
+        each layer only the rows that this layer computes.
         """
 
         def even(of: Tables) -> Tables:
@@ -236,7 +237,10 @@ def default_predictor(
 
 
 def _alike(rows: int, nonzeros: int, expand: Pairs) -> Tables:
-    """Return `Tables` of a row plan in which every part has `rows` rows and `nonzeros` nonzeros."""
+    """Return the sizes and messages (`Tables`) of a row plan whose parts have equal sizes.
+
+    Every part has `rows` rows and `nonzeros` nonzeros.
+    """
     every = np.ones(expand.num_ranks, np.int64)
     return Tables("rates", "row", rows=rows * every, nonzeros=nonzeros * every, expand=expand)
 

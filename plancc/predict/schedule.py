@@ -40,7 +40,8 @@ class Pairs:
     Attributes:
         source, target (int32[num_messages]): Sender and receiver, never the same.
         rows (int64[num_messages]): Number of rows of each message.
-        hops: Exchanges that replace these messages, in order; empty without hops.
+        hops: Exchanges that replace these messages, in order; empty if the messages are sent
+            directly.
     """
 
     num_ranks: int
@@ -56,7 +57,7 @@ class Pairs:
         return Pairs(self.num_ranks, self.target, self.source, self.rows, self.hops)
 
     def by_step(self, name: str) -> dict[str, Pairs]:
-        """Return the hops by name of their step; without hops, this object under `name`."""
+        """Return the hops by the names of their steps; without hops, this object by `name`."""
         return dict(zip(HOPS, self.hops, strict=True)) if self.hops else {name: self}
 
     def by_node(self, ranks_per_node: int) -> PairSplit:
@@ -85,8 +86,8 @@ class Place(NamedTuple):
 
     Attributes:
         layer: Number of the layer, from 1; 0 for an operation of all layers.
-        direction: One of `DIRECTIONS`.
-        step: `DRAW`, or one of `STEPS`.
+        direction: One of `DIRECTIONS`, such as "forward".
+        step: `DRAW`, or one of `STEPS`, such as "expand".
     """
 
     layer: int
@@ -167,9 +168,10 @@ class BatchDraw:
     """The work of drawing a mini-batch and building its blocks.
 
     Attributes:
-        blocks: Blocks in which a rank draws nonzeros of own rows; each takes a fixed time too.
-        rows (int64[num_ranks]): Total of drawn own rows, sent rows, received rows, and nonzeros
-            drawn for other ranks.
+        blocks: Number of blocks in which a rank draws nonzeros of own rows. Each block takes a
+            fixed time, besides the time for rows and nonzeros.
+        rows (int64[num_ranks]): Number of drawn own rows, plus sent rows, plus received rows, plus
+            nonzeros drawn for other ranks.
         nonzeros (int64[num_ranks]): Nonzeros in own rows, summed over the blocks.
         alone: Whether ranks draw without messages; a second core can then draw the next batch.
     """
@@ -184,7 +186,7 @@ Work = Transfer | SparseProduct | DenseProduct | Elementwise | BatchDraw
 
 
 class Operation(NamedTuple):
-    """One operation of an epoch: its place in the epoch, and the work of all ranks."""
+    """One operation of an epoch: when it comes in the epoch, and what each rank does in it."""
 
     place: Place
     work: Work
@@ -224,7 +226,8 @@ class Schedule:
 def _split(source, target, rows, num_ranks, ranks_per_node):  # type: ignore[no-untyped-def]
     """Return the numbers of a `PairSplit`, int64[2, 4, num_ranks].
 
-    The axes are: traffic between nodes, then all traffic; the four fields of `StepTraffic`; ranks.
+    Message k sends ``rows[k]`` rows from rank ``source[k]`` to ``target[k]``. The axes are: traffic
+    between nodes, then all traffic; the four fields of `StepTraffic`; ranks.
     """
     found = np.zeros((2, 4, num_ranks), dtype=np.int64)
     for k in range(len(source)):

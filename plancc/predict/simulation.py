@@ -72,7 +72,7 @@ _DRAW = Place(0, "batch", DRAW)
 
 
 class StepTime(NamedTuple):
-    """Seconds of an operation at a `Place`: of the slowest rank (`rank`), and on average."""
+    """Seconds of a step of a layer: of the slowest rank, which is `rank`, and mean over ranks."""
 
     layer: int
     direction: str
@@ -277,7 +277,10 @@ def _shared(machine: Machine, num_ranks: int) -> Float64Array:
 def _hide(
     times: dict[Place, Float64Array], products: Mapping[Place, Float64Array], share: float
 ) -> None:
-    """Shorten `times` of messages in place: products of own rows hide a `share` of them."""
+    """Shorten `times` of messages in place, since they overlap with products of own rows.
+
+    The time that the overlap hides is `share` times the smaller of both times.
+    """
     for (layer, direction, _), product in products.items():
         places = [Place(layer, direction, step) for step in ("expand", "cross", "fold")]
         exchanges = [place for place in places if place in times]
@@ -319,7 +322,7 @@ class _Rings(NamedTuple):
     """Rings through the ranks of several groups, with one entry for each group.
 
     Attributes:
-        latency: Seconds of g - 1 latencies, for g ranks.
+        latency: Latency of g - 1 messages in turn, in seconds, if the ring has g ranks.
         bandwidth: Bytes per second of the slowest link of the ring.
     """
 

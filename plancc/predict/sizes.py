@@ -29,7 +29,8 @@ class Boundary:
 
     Attributes:
         points: Ascending tuples: number of parts; halo rows per own row; parts from which a part
-            receives. None as the third means all other parts, but no more parts than halo rows.
+            receives. If the third is None, a part receives from all other parts or, if it has
+            fewer halo rows, from one part for each of them.
         source: "assumed", or the names of the plans on which the points were measured.
     """
 
@@ -40,9 +41,9 @@ class Boundary:
     def parse(cls, text: str) -> Boundary:
         """Return the `Boundary` that a string such as "16:0.5,256:1.2" or "16:0.5:12" describes.
 
-        Commas separate points. A point is a tuple of `points`, joined by colons, or a plan file to
-        measure. Raises InputError for another form, a negative or infinite number, or two points
-        with the same number of parts.
+        Commas separate points. A point is a plan file to measure, or an item of `points`: 2 or 3
+        numbers with colons. Raises InputError for another form, a negative or infinite number, or
+        two points with the same number of parts.
         """
         points: list[tuple[int, float, float | None]] = []
         plans = []
@@ -75,7 +76,7 @@ class Boundary:
     def at(self, num_parts: int) -> tuple[float, float | None]:
         """Return halo rows per own row, and the number of parts from which a part receives rows.
 
-        The second is None if it is None in a point of `points`.
+        The second number is None if a point of `points` has None for it.
         """
         parts = [point[0] for point in self.points]
         fraction = _power_law(parts, [point[1] for point in self.points], num_parts)
@@ -118,9 +119,9 @@ class Sizes:
     Attributes:
         vertices: Number of vertices.
         nonzeros: Number of nonzeros with the diagonal, at least `vertices`.
-        boundary: Halo rows by label of a model. The key "" stands for all other models that
-            exchange rows, except rp. Without an entry, rp has the halo rows of a random matrix in
-            which all columns have the same number of nonzeros.
+        boundary: Halo rows per own row (see `Boundary`), by label of a model. The key "" stands for
+            all other models that exchange rows, except rp. Without an entry, rp has the halo rows
+            of a random matrix in which all columns have the same number of nonzeros.
     """
 
     vertices: int
@@ -144,7 +145,10 @@ def tables_of_sizes(
     grid: Grid | None = None,
     boundary: Boundary | None = None,
 ) -> Tables:
-    """Return `Tables` of equal parts, by default with the halo rows of a random matrix."""
+    """Return `Tables` of equal parts; numbers of halo rows and messages are from `boundary`.
+
+    Without `boundary`, the numbers are those of a random matrix.
+    """
     tables = even_tables(name, sizes.vertices, sizes.nonzeros, num_parts, grid)
     if not sends_rows(grid):
         return tables
@@ -192,7 +196,7 @@ def _shares(total: int, number: int, speeds: npt.NDArray[np.float64] | None = No
 
 
 def _even_pairs(rows: Int64Array, fraction: float, peers: float | None) -> Pairs:
-    """Return messages: a part gets `fraction` * max(rows) rows from `peers` parts (None: all)."""
+    """Return messages: `peers` (None: all) parts together send a part fraction * max(rows) rows."""
     num_parts = len(rows)
     halo = min(round(fraction * int(rows.max())), int(rows.sum() - rows.max()))
     number = num_parts - 1 if peers is None else min(num_parts - 1, max(1, round(peers)))

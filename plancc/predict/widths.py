@@ -44,7 +44,7 @@ class DataWidths:
 
     @classmethod
     def read(cls, file: PlanFile) -> DataWidths:
-        """Return the widths of a plan file. Of its vertex data, only the labels are read."""
+        """Return the layer widths that a plan file's vertex data need. Only labels are read."""
         if file.header.types is None:
             return cls._read(file, "")
         names = file.header.types.names
@@ -86,7 +86,7 @@ class DataWidths:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """`DEFAULT_DIMS`; known numbers of features and classes replace first and last width."""
+        """`DEFAULT_DIMS`, but with the numbers of features and classes, if known, at the ends."""
         first, *hidden, last = DEFAULT_DIMS
         return (self.features or first, *hidden, self.classes or last)
 

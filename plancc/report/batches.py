@@ -92,8 +92,8 @@ def batch_reports(
 ) -> list[BatchReport]:
     """Return figures of several plans of the same matrix, all on the same mini-batches.
 
-    Batches 0..number - 1 are drawn from the first plan's population. Raises InputError for an edge
-    plan, different patterns, or an unsuitable sampler.
+    Mini-batches 0..number - 1 are drawn from the first plan. Raises InputError for an edge plan,
+    for plans of different matrices, or for an unsuitable sampler.
 
     Parameters:
         num_ranks: Ranks on which parts are merged before counting; None: one per part.

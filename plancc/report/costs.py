@@ -39,7 +39,8 @@ class TrainingCost:
         words, messages: Sums over parts if all passes are off (`plancc.predict.passes`).
         max_words_sent, max_messages_sent: The same for the part that sends most.
         in_hops: Whether rows are sent in hops, and counted in every hop.
-        max_memory: Bytes of the part with the most memory, with all passes, by term and in total.
+        max_memory: Bytes of the part with the most memory, with all passes: by attribute of
+            `Memory`, and in total.
         recomputed_memory: The total if activations are recomputed.
         passes: Costs with no pass, with the first pass, with two, and so on.
     """
@@ -66,8 +67,8 @@ class TrainingCost:
     ) -> TrainingCost:
         """Return the cost of an epoch on a plan's matrix, with the plan's owners or other owners.
 
-        Rows on which none of the plan's training vertices depends are dead. With `in_hops`,
-        `owners` must be the plan's.
+        With the pass "dead-rows", rows on which no training vertex of the plan depends cost
+        nothing. With `in_hops` (rows travel in the plan's hops), `owners` must be the plan's.
         """
         num_parts, header, layers = len(parts.rows), plan.header, len(dims) - 1
         has_rows = not owners.is_edge_partition

@@ -49,7 +49,8 @@ class Basis:
     ) -> Basis:
         """Return the machine and the widths for which the times of a plan are predicted.
 
-        If given, `dims` and `machine` are used. Recorded widths that contradict the data are not.
+        `dims` and `machine` come first, then what `provenance` has recorded. Recorded widths that
+        contradict the data are ignored.
         """
         dims_from = machine_from = "given"
         if dims is not None:
@@ -79,7 +80,7 @@ class Basis:
         machine: Machine | None = None,
         links: bool = False,
     ) -> Basis:
-        """Return the basis for a plan file; for the other parameters see `of`.
+        """Return the machine and widths for predictions of a plan file; for parameters see `of`.
 
         With `links`, the output width is not the number of classes: it comes from `dims`, or else
         equals the last hidden width.
@@ -106,7 +107,7 @@ class Basis:
 
     @classmethod
     def shared(cls, several: Sequence[Basis]) -> Basis:
-        """Return one basis for several plans; if their machines or widths differ, use defaults."""
+        """Return a machine and layer widths for several plans: defaults where the plans differ."""
         first, usual = several[0], default_predictor()
         dims, machine = first.predictor.dims, first.predictor.machine
         dims_from, machine_from = first.dims_from, first.machine_from
@@ -155,7 +156,7 @@ class EpochTimes:
 
     @classmethod
     def of(cls, basis: Basis, tables: Tables, random: float | None = None) -> EpochTimes:
-        """Return the predicted epoch times of a plan; `random` has a random partition's seconds.
+        """Return the predicted epoch times of a plan; `random`: seconds with a random partition.
 
         If the machine or the widths do not fit, `why` says so; if the user gave one of them,
         InputError is raised.
@@ -180,7 +181,7 @@ class EpochTimes:
         return cls.of(basis, tables_of(plan), recorded_random(provenance, basis))
 
     def beside(self, plan: Plan) -> float | None:
-        """Return the epoch seconds of another plan on the same basis; None if unknown."""
+        """Return the epoch seconds of another plan with the same machine and widths, or None."""
         try:
             return self.basis.predictor.epoch(tables_of(plan)).seconds
         except InputError:

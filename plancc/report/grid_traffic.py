@@ -1,4 +1,4 @@
-"""Words that are sent for one product A H on a process grid, by kind.
+"""Words that are sent for one product A H on a process grid, by kind of data, such as rows of H.
 
 A broadcast of m words among g ranks counts as (g - 1) m words.
 """
@@ -45,7 +45,7 @@ class ProductTraffic:
 
 
 def product_traffic(tables: Tables, width: int) -> ProductTraffic:
-    """Count the words of one product on a process grid; `Tables.blocks` may be None.
+    """Count the words of one product on a process grid.
 
     The products are Algorithms 1 to 3 of Tripathy et al. 2020, and Algorithm 2 of Wan et al. 2025.
     """

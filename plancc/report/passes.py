@@ -25,7 +25,7 @@ class PassCost:
     Attributes:
         words, messages: Words and messages that all parts send.
         max_words_sent, max_messages_sent: Words and messages of the part that sends most.
-        saved: Share of the words that the passes save, compared with no pass.
+        saved: Share of the words of an epoch without passes that the passes save.
     """
 
     passes: list[str]
@@ -37,9 +37,10 @@ class PassCost:
 
     @classmethod
     def of(cls, passes: Sequence[str], sent: Counts, plain: PassCost | None) -> PassCost:
-        """Return an epoch's cost from what every rank sends with `passes` on.
+        """Return an epoch's cost with the given passes.
 
-        `plain` is the cost with no pass on; None if `passes` is empty.
+        `sent` counts what every rank sends with these passes. `plain` is the cost without passes;
+        None if `passes` is empty.
         """
         words = int(sent.words_sent.sum())
         return cls(
@@ -53,7 +54,7 @@ class PassCost:
 
 
 def added_passes(passes: Sequence[str], epoch: Callable[[Sequence[str]], Counts]) -> list[PassCost]:
-    """Return costs of an epoch with no pass on, then with one more pass each time."""
+    """Return the costs of an epoch without passes, then with one more of `passes` each time."""
     costs: list[PassCost] = []
     for number in range(len(passes) + 1):
         done = passes[:number]
@@ -69,7 +70,8 @@ class SampledCost:
         rate: Probability that a halo row is kept.
         words, messages: Expected words and messages of all parts, with all passes on.
         saved: Share of the words that sampling saves, compared with rate 1.
-        max_memory, mean_memory: Maximum and mean of `equation_4` over the parts, in bytes.
+        max_memory, mean_memory: Maximum and mean over the parts of the memory by Equation 4 of the
+            paper, in bytes.
     """
 
     rate: float

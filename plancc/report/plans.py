@@ -288,7 +288,10 @@ class _Source:
         return traffic_of(read_tables(self.file.path, blocks=False))
 
     def random(self, counted: bool) -> Metrics:
-        """Return the figures of a random partition; count anew if `counted` or none is recorded."""
+        """Return the figures of a random partition, from the plan file or counted anew.
+
+        They are counted if `counted` is true, if parts are merged, or if the file lacks them.
+        """
         recorded = None if self.merged or counted else self.file.metrics("random_")
         return recorded or summarize(self.random_parts)
 

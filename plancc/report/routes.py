@@ -150,7 +150,7 @@ class RelayCost:
 
 
 def chosen_topology(file: PlanFile, num_ranks: int, given: Topology | None) -> Topology | None:
-    """Return `given`, or else the recorded topology, or None; InputError for an unfit `given`."""
+    """Return `given`, else the recorded topology, or None; InputError if `given` does not fit."""
     grid = file.header.grid
     exchanges_rows = grid is None or grid.exchanges_rows
     if given is not None:

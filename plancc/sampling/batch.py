@@ -86,8 +86,8 @@ class Batch(ABC):
 
     Attributes:
         num_blocks: 1 if all layers share a block, otherwise the number of layers.
-        listed: Whether ranks call `block`, whose time must be proportional to the nonzeros that it
-            returns. If False, ranks call `factors` with all nonzeros between `vertices`.
+        listed: If True, ranks call `block`, which must take time in proportion to the nonzeros that
+            it returns. If False, they call `factors` with all nonzeros between `vertices`.
     """
 
     num_blocks: int = 1

@@ -97,7 +97,7 @@ def _grid(n: Any) -> Any:
 
 
 def first_of(n: int, size: int, key: np.uint64) -> npt.NDArray[np.int32]:
-    """Draw `size` of the numbers 0..n - 1 by `key`, all sets equally likely; ascending, int32."""
+    """Return `size` numbers below n, ascending, drawn by `key`; all sets are equally likely."""
     found: npt.NDArray[np.int32] = ascending(random_order(n, 0, min(size, n), key).astype(np.int32))
     return found
 

@@ -182,9 +182,10 @@ def _sampled_of_owner(owned: Any, rows: Any, fanout: Any, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> Any:
-    """Choose the nonzeros that each of m rows keeps; only the row's vertex and `key` decide.
+    """Choose at random the nonzeros that each of m rows keeps.
 
-    This is Floyd's algorithm (Bentley and Floyd, CACM 1987). Each row is sorted by column.
+    The choice depends only on the row's vertex and `key`. This is Floyd's algorithm (Bentley and
+    Floyd, CACM 1987). Each row is sorted by column.
 
     Parameters:
         sizes (int64[m]): Number of nonzeros of every row.
@@ -213,7 +214,10 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
 
 @njit(cache=True, nogil=True)
 def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) -> None:
-    """Fill `kept` with the positions of the nonzeros that a row keeps; see `subsets`."""
+    """Fill `kept` with the positions of the nonzeros that a row of `nonzeros` nonzeros keeps.
+
+    The other parameters are those of a row in `subsets`.
+    """
     if len(kept) == nonzeros:
         for place in range(nonzeros):
             kept[place] = place
@@ -227,7 +231,8 @@ def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) ->
 def _insert_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
     """Fill `found` with distinct random positions of nonzeros in a row, ascending.
 
-    `itself`, the diagonal's position, is included if below `nonzeros`. Takes O(len(found)^2).
+    `itself` is the diagonal's position, which is included, or `nonzeros` if the row has no
+    diagonal. Takes O(len(found)^2).
     """
     size = 0
     if itself < nonzeros:
@@ -243,7 +248,7 @@ def _insert_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _mark_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
-    """Do the same as `_insert_subset`, in time proportional to the row's number of `nonzeros`."""
+    """Fill `found` like `_insert_subset`, in time proportional to the number of `nonzeros`."""
     taken = np.zeros(nonzeros, dtype=np.uint8)
     if itself < nonzeros:
         taken[itself] = 1

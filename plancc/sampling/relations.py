@@ -50,7 +50,7 @@ class RelationSampler(NeighbourSampler):
 
 @njit(cache=True, nogil=True)
 def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
-    """Draw nonzeros of an owner's rows; return ptr, nonzeros and factors for an `OwnedBlock`."""
+    """Draw nonzeros of an owner's rows; return the arrays that make an `OwnedBlock` of them."""
     vertices, row_ptr, order, relation = owned
     ptr = np.zeros(len(rows) + 1, dtype=np.int64)
     for k in range(len(rows)):
@@ -87,9 +87,10 @@ def _sampled_by_relation(owned: Any, rows: Any, fanouts: Any, key: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _end_of_relation(order: Any, relation: Any, first: Any, a: Any, end: Any) -> Any:
-    """Return the end, in `order`, of the nonzeros that have the same relation as ``order[a]``.
+    """Return the end, in `order`, of the nonzeros with the same relation as ``order[a]``.
 
-    `first` is the first nonzero of the row; `end` is the end of the row in `order`.
+    `order` sorts the nonzeros of each row by relation. The row's nonzeros begin at `first`, and end
+    at `end`.
     """
     low, of_first = a + 1, relation[first + order[a]]
     # binary search for the first nonzero of another relation

@@ -109,9 +109,9 @@ class Sampler(ABC):
         """
 
     def inclusion(self, population: Population, most_pins: int) -> Inclusion | None:
-        """Return the inclusion probabilities for nets of up to `most_pins` pins.
+        """Return the probabilities that a mini-batch has a vertex, and that a part needs its row.
 
-        None if the sampler cannot compute them.
+        They are for nets of up to `most_pins` pins. None if the sampler cannot compute them.
         """
         return None
 
@@ -124,8 +124,8 @@ class Sampler(ABC):
     def batches_per_epoch(self, population: Population) -> int:
         """Return the number of mini-batches in an epoch.
 
-        With this number, an epoch adds up about as many losses as the population has vertices
-        whose outputs may enter the loss.
+        It is such that an epoch's mini-batches together contain about as many targets as there are
+        vertices that may be targets (see `Batch.targets`).
         """
         return 1
 
@@ -212,8 +212,8 @@ def make_sampler(
 ) -> Sampler:
     """Make a sampler; an option that is missing or None gets its default.
 
-    By default, ``batch_size`` is `DEFAULT_SHARE` of all vertices or, if the sampler draws only
-    training vertices and there is a mask, of the training vertices.
+    The default of ``batch_size`` is the share `DEFAULT_SHARE` of all vertices or, if the sampler
+    draws only training vertices and the graph has a training mask, of the training vertices.
 
     Raises:
         InputError: If the sampler or an option is unknown, missing or of a wrong type.
@@ -249,7 +249,8 @@ def chosen_sampler(
     Parameters:
         recorded: The recorded ``str(sampler)``; any other string means that there is none.
         name: Name of the sampler; None: the recorded sampler, or else "uniform".
-        **options: See `make_sampler`; if the recorded sampler is chosen, defaults are its options.
+        **options: See `make_sampler`. If the recorded sampler is chosen, missing options are those
+            of the recorded sampler.
     """
     try:
         known: Sampler | None = parse_sampler(recorded)

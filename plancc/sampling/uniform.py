@@ -35,9 +35,10 @@ class UniformSampler(SizedSampler):
 
 
 def reach_of_sets(n: int, size: int, most: int) -> npt.NDArray[np.float64]:
-    """Return `Inclusion.reach` for mini-batches that are random sets, float64[most + 1].
+    """Return `Inclusion.reach`, float64[most + 1], for mini-batches of `size` random vertices of n.
 
-    Entry c is the probability that a random set with a given vertex has at least one of c others:
+    Entry c is the probability that a mini-batch with a given vertex also has at least one of c
+    other given vertices:
 
         1 - C(n - 1 - c, size - 1) / C(n - 1, size - 1)
     """

@@ -103,7 +103,8 @@ def _columns_of_owner(owned: Any, rows: Any, roots: Any, step: int, key: Any) ->
 def _place(nonzeros: Any, itself: Any, random: Any) -> Any:
     """Return a walk's next nonzero, as a position in a row sorted by column; -1: the walk stays.
 
-    `itself` is the diagonal's position, `nonzeros` if there is none; `random` has 64 random bits.
+    The row has `nonzeros` nonzeros. `itself` is the position of the diagonal nonzero; if there is
+    none, it equals `nonzeros`. `random` has 64 random bits.
     """
     degree = nonzeros - (itself < nonzeros)
     if degree == 0:

@@ -64,7 +64,7 @@ def search_edges(
     *,
     report: Callable[[Trial], None] | None = None,
 ) -> SearchResult:
-    """Find owners of rows and nonzeros; they are never worse than the row partitions at the start.
+    """Find owners of rows and nonzeros, never worse than the row partitions at the search's start.
 
     The search minimises the volume first, then the objective in `options`, whose `epsilon` limits
     the nonzeros of a part.
@@ -89,7 +89,8 @@ class EdgeJob(RefiningJob):
     """A search for owners of rows and of nonzeros.
 
     Attributes:
-        below: For every effort below the search's effort, the owners of least volume that it found.
+        below: For every effort below the search's effort, the owners of least volume that a search
+            with the lower effort would find.
     """
 
     below: dict[str, Member] = field(default_factory=dict)
@@ -156,10 +157,10 @@ class EdgeJob(RefiningJob):
         return found
 
     def _rows_first(self) -> Iterator[Member]:
-        """Yield the refined owners of one start after the other, without end.
+        """Make one first partition after the other, without end; yield each one's refined owners.
 
-        The second start is a partition by a partitioner of hypergraphs, if there is one. All other
-        starts are searches for owners of rows.
+        The second partition is made by a partitioner of hypergraphs, if there is one. In all
+        others, every nonzero first has the owner of its row.
         """
         yield self.split(self.from_rows(self.options.seed), self.options.seed, first=True)
         model = MediumGrainModel() if self.model.partitioned_first else self.model
@@ -172,9 +173,7 @@ class EdgeJob(RefiningJob):
             yield self.split(self.from_rows(seed), seed)
 
     def _partitioned_first(self) -> Iterator[Member]:
-        """Yield refined owners from a partition of the fine-grain hypergraph, and then the owners
-        that `_rows_first` yields.
-        """
+        """Yield a refined partition of the fine-grain hypergraph, then owners of `_rows_first`."""
         start = self.partitioned(self.model, self.options.seed)
         assert start is not None
         for effort in self.efforts_below:
@@ -183,7 +182,7 @@ class EdgeJob(RefiningJob):
         yield from self._rows_first()
 
     def assigned(self) -> Member:
-        """Return owners for a matrix that the model does not suit, from libra or `from_rows`."""
+        """Return owners by model "libra" or `from_rows`, for a matrix unsuited to the model."""
         if not self.combines or self.options.capacities is not None:
             return self.from_rows(self.options.seed)
         begin, matrix, options = wall_seconds(), self.matrix, self.options
@@ -207,7 +206,8 @@ class EdgeJob(RefiningJob):
         """Let a partitioner partition the model's problem, and return the owners.
 
         If the partitioner fails, return None if an earlier step found owners; else raise the error.
-        `adapter` runs with its best preset; None: the first installed, with its default preset.
+        `adapter` runs with its best preset. If it is None, the first installed partitioner runs
+        with its default preset.
         """
         begin, limit = wall_seconds(), self.how.partitioner_share * self.deadline.seconds_left()
         if self.options.time_limit is not None:
@@ -254,7 +254,10 @@ class EdgeJob(RefiningJob):
         return EFFORTS[: EFFORTS.index(self.effort)]
 
     def _end_of(self, effort: str, best: Member) -> None:
-        """Set ``below[effort]``, if not set yet, to `best` improved by moves of single nonzeros."""
+        """Improve `best` by moves of single nonzeros, and store the result in ``below[effort]``.
+
+        `effort` is lower than the search's effort. If `below` has its owners already, they stay.
+        """
         if effort not in self.below:
             rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort
             self.below[effort] = self.refine(best.owners, "volume", self.options.seed, rounds)
@@ -263,8 +266,9 @@ class EdgeJob(RefiningJob):
     def split(self, start: Member, seed: int, first: bool = False) -> Member:
         """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
-        If `first`, lower efforts make this start too, but with fewer splits. After the number of
-        splits of a lower effort, the last steps of this effort run, too.
+        A split sends each nonzero to the owner of its row or of its column (`split_problem`). If
+        `first`, this also sets `below`: after as many splits as a lower effort makes, the best
+        owners so far are improved as that effort would improve them.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())

@@ -64,7 +64,8 @@ def search(
 ) -> SearchResult:
     """Find owners of the rows of the normalised `matrix` that minimise the exact objective.
 
-    Fixed rows stay. Without a budget and with one thread, the same seed gives the same owners.
+    Rows with a fixed owner keep it. Without a budget and with one thread, the same seed gives the
+    same owners.
 
     Parameters:
         options: Options of the search; None: the defaults.
@@ -228,8 +229,8 @@ def _start_from_cut(job: RowJob, expectation: Expectation) -> Owner | None:
 def _balanced_members(job: RowJob, decide: bool = False) -> list[Member]:
     """Run effort "balanced"; return its result, then the partitions combined into the result.
 
-    If `decide` is true, and the owners from `_start_from_cut` are far better than the first start,
-    only these owners are returned.
+    If `decide` is true, and the owners that `_start_from_cut` finds are far better than those of
+    the first start, only the better owners are returned.
     """
     ahead = _seeds_of_first(job, "balanced") if job.few else 0
     first = job.first("balanced", ahead)
@@ -330,7 +331,7 @@ def _combined(job: RowJob) -> Combined:
 
 
 def _turns(job: RowJob) -> tuple[list[tuple[Beginning, int]], int]:
-    """Return pairs (start, seed) for effort "balanced", and how many may follow the first pair."""
+    """Return (start, seed) pairs for effort "balanced", and how many to try besides the first."""
     every, how = job.beginnings("balanced"), job.kind_numbers
     most = how.others
     if job.few:
@@ -376,7 +377,7 @@ def _strong(job: RowJob) -> list[Member]:
 
 
 def _best(job: RowJob) -> list[Owners]:
-    """Evolve a population from the partitions of "balanced" and `_strong`; the best comes first."""
+    """Evolve the partitions that `_balanced` and `_strong` found; return owners, the best first."""
     if not job.founders:
         return []
     seed, founders = job.options.seed, [*job.founders, *(job.strong or _strong(job))]

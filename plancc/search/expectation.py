@@ -63,8 +63,9 @@ class Expectation(Protocol):
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
         """Enlarge the sample of `problem` if it is too small, and return whether it was enlarged.
 
-        A sample is too small if mini-batches outside it send clearly more rows for `owner`. `best`:
-        value of the best owners so far, including owners at the start of refinement.
+        A sample is too small if mini-batches outside it send clearly more rows for `owner` than
+        mini-batches in it. `best` is the least expected volume so far; it may be that of the
+        owners at the start of refinement.
         """
 
     def about(self, owner: Owner, num_parts: int) -> tuple[dict[str, Any], list[str]]:
@@ -94,8 +95,8 @@ def _recipe(
 ) -> dict[str, Any]:
     """Return entries for the provenance: the sampler, and the number of mini-batches needed.
 
-    With so many mini-batches, the mean connectivity of a net has an error below theta with
-    probability 1 - delta (Demirci et al. 2022, equation 14: Hoeffding's bound).
+    With this number, the mean connectivity of a net has an error below the model's `theta` with
+    probability 1 - `delta` (Demirci et al. 2022, equation 14: Hoeffding's bound).
     """
     nets = hoeffding_nets(num_parts, model.theta, model.delta)
     per_batch = source.nets_per_batch(seed)
@@ -142,7 +143,8 @@ class ExactExpectation:
 class SampledExpectation:
     """An expected volume that is estimated from a sample of mini-batches.
 
-    Refinement works on the sample's nets. `value` is a mean over other, *held-out* mini-batches.
+    Refinement works on the sample's nets. `value` is the mean volume of other, *held-out*
+    mini-batches.
     """
 
     exact = False

@@ -86,12 +86,15 @@ def nets(sizes: ProblemSizes) -> int:
 
 
 def state(sizes: ProblemSizes) -> int:
-    """Return the bytes of a partition with its pin counts, and of the arrays of sweeps."""
+    """Return the bytes of a partition with its pin counts, and of the arrays that sweeps use."""
     return 8 * sizes.nonzeros + 52 * sizes.rows
 
 
 def metis(rows: int, links: int, uneven: bool) -> int:
-    """Return the bytes that METIS needs for a graph of `rows` vertices, including METIS' input."""
+    """Return the bytes that METIS needs, including its input, for `rows` vertices and their edges.
+
+    `links` counts every edge in both directions; `uneven`: see `ProblemSizes`.
+    """
     if uneven:
         return MemoryTerms.uneven_link * links + MemoryTerms.uneven_row * rows
     return MemoryTerms.metis_link * links + MemoryTerms.metis_row * rows
@@ -105,12 +108,12 @@ def clustering(sizes: ProblemSizes) -> int:
 
 
 def starting(sizes: ProblemSizes) -> int:
-    """Return the bytes of a start by METIS on all rows: METIS' process and this process."""
+    """Return the bytes that METIS needs to partition all rows, in its process and in this one."""
     return 4 * sizes.links + 8 * sizes.rows + metis(sizes.rows, sizes.links, sizes.uneven)
 
 
 def cycling(sizes: ProblemSizes) -> int:
-    """Return the bytes of the levels of a V-cycle, in addition to those of `nets` and `state`."""
+    """Return the bytes of the levels of a V-cycle, beyond those that `nets` and `state` return."""
     return 90 * sizes.nonzeros if sizes.uneven else 4 * sizes.nonzeros + 30 * sizes.rows
 
 

@@ -1,7 +1,7 @@
 """A search on given nets instead of a matrix, for any hypergraph, or for problems with fixed rows.
 
-All vertices that are fixed to a part are merged into one vertex. An additional constraint keeps
-merged vertices in different parts, so passes need no rule for fixed vertices.
+All vertices that are fixed to the same part are merged into one vertex. An additional constraint
+keeps merged vertices in different parts, so passes need no rule for fixed vertices.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plancc.search.starts import Beginning, beginnings, highest
 
 
 def check_fixed(fixed: Owner, limits: Limits) -> None:
-    """Raise InputError if the vertices fixed to a part (-1: free) weigh more than a part may."""
+    """Raise InputError if the vertices fixed to a part weigh more than its limit; -1 means free."""
     held, most = fixed >= 0, limits.limit
     load = replace(limits, weights=limits.weights[held]).load(fixed[held])
     if (load > most).any():

@@ -125,9 +125,7 @@ class Job:
         return self.limits
 
     def all_warnings(self, owners: Owners) -> list[str]:
-        """Return the warnings of all steps without repetition, then warnings if `owners` miss the
-        balance.
-        """
+        """Return every warning of the steps once, then notes on the balance of `owners`."""
         notes = balance_notes(owners.sharers, self.shared, f"effort {self.effort}")
         return [*dict.fromkeys(self.warnings), *notes]
 
@@ -156,8 +154,9 @@ class RefiningJob(Job, ABC):
     def refine_until_end(self, owners: Sequence[Owners], cycles: int | None = None) -> None:
         """Refine owners for the objective, and add each result to the search's record of steps.
 
-        Effort "best" with a budget refines the best owners again until the budget ends or
-        `ForObjective.vain` rounds fail. `cycles` applies only to the first round.
+        Effort "best" with a budget refines the best owners again, until the budget ends or
+        `ForObjective.vain` rounds in succession find nothing better. `cycles` applies only to the
+        first round.
         """
         found, made, vain = self.refine_objective(owners, cycles), len(owners), 0
         if not (found and self.effort == "best" and self.options.budget is not None):

@@ -39,7 +39,10 @@ class Members:
         return min(self.members)
 
     def distance(self, one: Member, two: Member) -> int:
-        """Return the sum over nets of cost times the difference of the net's two connectivities."""
+        """Return how much the members differ, as a sum over nets.
+
+        A term is the net's cost times the difference of its connectivities in `one` and in `two`.
+        """
         difference = np.abs(one.spread.astype(np.int64) - two.spread)
         return int(difference @ self.cost)
 
@@ -61,7 +64,7 @@ class Members:
         return True
 
     def alike(self) -> bool:
-        """Whether all partitions differ little from the best one, as `Evolution.alike` says."""
+        """Whether the mean difference of partitions to the best is small (`Evolution.alike`)."""
         best = self.best
         apart = [self.distance(best, member) for member in self.members if member is not best]
         return not apart or float(np.mean(apart)) < EVOLUTION.alike * max(best.volume, 1)
@@ -96,8 +99,9 @@ class Choice:
 def evolve(job: RowJob, founders: list[Member]) -> list[Member]:
     """Evolve a population from `founders`; return the last population, the best member first.
 
-    The best member is never worse than the best founder. Without a budget, the search ends at the
-    first restart, or after `Evolution.rounds` children per member (fewer in large graphs).
+    The best member is never worse than the best founder. Without a budget, the search ends as soon
+    as children no longer improve the population or all members are alike, and at the latest after
+    `Evolution.rounds` children per member (fewer in large graphs).
     """
     if not founders:
         return []
@@ -159,7 +163,7 @@ class _Start:
 
 
 def _starts(job: RowJob) -> list[_Start]:
-    """Return the ways to make a start for a new member of the population, the best first."""
+    """Return the ways to make the first owners of a new member of the population, best first."""
     found = [
         _Start(partial(job.begin, each), each.how.slowness, partial(job.has_begun, each))
         for each in job.beginnings("best")
@@ -171,7 +175,7 @@ def _starts(job: RowJob) -> list[_Start]:
 def _grown(
     job: RowJob, founders: list[Member], starts: list[_Start], first_seconds: float
 ) -> list[Member]:
-    """Return more members from different starts, as many as the budget allows.
+    """Return more members of the population, from different starts, as many as the budget allows.
 
     If the first slow start is far better than quick starts and founders, the next starts are slow
     too. The reason: children of a good and a much worse member hardly beat the good member.
@@ -214,9 +218,10 @@ def _again(job: RowJob, starts: list[_Start], seed: int, first_seconds: float) -
 def _grow(
     job: RowJob, tasks: list[tuple[_Start, int]], until: float, first_seconds: float
 ) -> list[Member | None]:
-    """Make a member for every pair (start, seed) in `tasks`.
+    """Make a member of the population for every pair (start, seed) in `tasks`.
 
-    A member is None if its start failed, would begin after `until`, or would take too long.
+    A member grows from the owners that the start makes. It is None if the start failed, would begin
+    after `until`, or would take too long.
     """
 
     def grow(start: _Start, seed: int) -> Member | None:

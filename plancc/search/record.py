@@ -48,7 +48,7 @@ class SearchResult:
         volume: Number of rows that all parts send in one product, for the best owners.
         tried: The steps of the search, in the order in which they ended.
         others: Best owners of lower efforts, if they are at least as balanced. With a node-aware
-            exchange, they may be faster.
+            exchange, their epochs may be quicker.
         how: Other entries for the plan's provenance.
     """
 
@@ -131,7 +131,8 @@ class Record:
 
     Attributes:
         report: Function that is called with every `Trial`.
-        best: The best owners so far, by overload, then by value, then by volume.
+        best: The best owners so far, by overload (weight above the limits), then by the objective,
+            then by volume.
         effort: The effort to which new steps belong.
         best_of_effort: The best owners of every effort.
         start: Wall-clock second at which the search began.

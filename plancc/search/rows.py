@@ -58,10 +58,10 @@ class RowJob(RefiningJob):
 
     Attributes:
         hypergraph: The nets, with the vertex weights that parts should share evenly.
-        starter: Name of the partitioner that partitions the problem `base`.
+        starter: Name of the partitioner that gets the problem `base`; "auto" before its first run.
         kind: Kind of the graph (`plancc.search.starts`); "" before the first start.
-        cut_made: Whether `_start_from_cut` has run, which only expected volumes use.
-        decided: Whether the start from this cut was so good that no other start is made.
+        cut_made: Whether `effort._start_from_cut` has run; it only runs for expected volumes.
+        decided: Whether that function's owners were so good that no other start is made.
         begun: A tuple for every start that was made: the words of its name, then its seed.
         ready: Unused results of partitioners, by partitioner, preset, objective and seed.
         first_seconds: Seconds that the first start took.
@@ -132,7 +132,10 @@ class RowJob(RefiningJob):
 
     @property
     def kind_now(self) -> str:
-        """Kind of the graph, a key of `KIND_NUMBERS`. Before the first start, degrees decide it."""
+        """Kind of the graph, a key of `KIND_NUMBERS`.
+
+        It depends on the degrees and the first partition; before there is one, on the degrees only.
+        """
         return self.kind or kind_of(self.degrees)
 
     @property
@@ -150,8 +153,9 @@ class RowJob(RefiningJob):
 
     @property
     def starts_by_kind(self) -> bool:
-        """Whether the search chooses starts by the kind of graph. False: the model determines the
-        start.
+        """Whether the kind of graph decides from which owners the search starts.
+
+        If it is False, the model decides.
         """
         return self.model.starts_from_cut
 
@@ -162,9 +166,10 @@ class RowJob(RefiningJob):
         return replace(self.graph, objective=how.objective)
 
     def first(self, effort: str, more: int = 0) -> Owner | None:
-        """Make the first partition of an effort by the best way that does not fail; set `kind`.
+        """Make the first partition of an effort by the best way that does not fail.
 
-        Return None if there is nothing to search (one part, or no nets). For `more`, see `begin`.
+        Its boundary rows and the degrees determine `kind`, the kind of the graph. Return None if
+        there is nothing to search (one part, or no nets). For `more`, see `begin`.
         """
         owner = None
         self.kind, self.starter = ("", AUTO)  # the choice must not depend on a lower effort
@@ -233,7 +238,10 @@ class RowJob(RefiningJob):
         return owner
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Return the starts for this kind of graph, best first; [] if the model sets the start."""
+        """Return ways to find first owners of this kind of graph, best first.
+
+        The list is empty if the model sets the first owners.
+        """
         if not self.starts_by_kind:
             return []
         of_matrix = self.hypergraph.vertex_weights, self.size, self.num_parts
@@ -252,10 +260,11 @@ class RowJob(RefiningJob):
     def begin(
         self, how: Beginning, seed: int, share: float | None = None, more: int = 0
     ) -> Owner | None:
-        """Make a start: a partition that the search then improves. `share` is as in `start`.
+        """Make a start: a partition that the search then improves.
 
-        `more`: number of later starts that differ only in the seed. The partitioner may compute
-        them together with this start, in one process.
+        `share`: share of the remaining time that the partitioner may use; None: all. `more`: number
+        of later starts that differ only in the seed. The partitioner may compute them together with
+        this start, in one process.
         """
         self.begun.add((*how.name, seed))
         if not how.how.clustered:
@@ -274,7 +283,10 @@ class RowJob(RefiningJob):
         return self.start(problem, how.adapter, seeds=[seed], **given)
 
     def scattered(self, seed: int) -> Owner:
-        """Draw random owners, the start for sweeps in graphs without clusters; record the step."""
+        """Draw random owners, from which sweeps start in graphs without clusters.
+
+        They are added to the record of the search's trials.
+        """
         begin = wall_seconds()
         owner = random_owner(len(self.nets.weight), self.num_parts, seed, self.limits.capacities)
         self.note(f"random seed {seed}", begin, Owners(owner))
@@ -300,8 +312,8 @@ class RowJob(RefiningJob):
 
         Parameters:
             adapter: The partitioner; None: the best installed one. All later calls with None for
-                the problem `base` use the same one.
-            seeds: Seeds of the runs. The first result is returned; `ready` keeps the others.
+                the problem ``self.base`` use the same one.
+            seeds: Seeds of the runs. The first result is returned; ``self.ready`` keeps the others.
             share: Share of the remaining time that the partitioner may use; None: all.
             needed: Whether a failure causes a warning.
             limits: Limits of the parts in this problem; None: the search's limits.
@@ -354,8 +366,8 @@ class RowJob(RefiningJob):
     ) -> PartitionResult:
         """Return a partitioner's result for the first seed.
 
-        `plain` says that the problem has the same vertices and limits as the search. If so, the
-        results for the other seeds are kept in `ready`.
+        `plain` says whether the problem has the same vertices and limits as the search. If so, the
+        results for the other seeds are kept in the attribute `ready`, for later calls.
         """
         objective = getattr(problem, "objective", "")
         keys = [(options.partitioner, options.preset, objective, each) for each in seeds]
@@ -481,13 +493,14 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Improve a start's owners by sweeps, then by up to `cycles` V-cycles; return the best.
 
-        Some sweeps let parts exceed their limits for a while; others do not. Thin graphs, such as
-        road networks, get only the latter, since the former worsen their starts.
+        Some sweeps let parts exceed their limits for a while. Thin graphs, such as road networks,
+        do not get these sweeps, which worsen their starts.
 
         If a start of a thin graph with several constraints exceeds a limit, a V-cycle comes first:
         it moves clusters to neighbouring parts, where sweeps move single vertices to distant parts.
 
-        `quick`: whether to use the presets of effort "fast", which treat "even" graphs as thin.
+        `quick`: whether to use the presets of effort "fast". Graphs of kind "even", which have no
+        hubs, are then treated as thin.
         """
         rng, best = np.random.default_rng(seed), self.member(owner)
         thin, even = self.kind == "thin", quick and self.kind == "even"
@@ -547,8 +560,8 @@ class RowJob(RefiningJob):
     ) -> Member:
         """Refine owners for the objective, or combine them with the owners `other`.
 
-        Only the expected volume allows `other`. `cycles` is the number of V-cycles; None means the
-        preset's number.
+        `other` is allowed only if the objective is the expected volume. `cycles` is the number of
+        V-cycles; None means the preset's number.
         """
         begin = wall_seconds()
         if self.expectation is None:

@@ -37,7 +37,7 @@ from plancc.search.presets import KINDS, Starts
 
 @dataclass(frozen=True)
 class Beginning:
-    """A way to make a start: a partitioner, and the parameters of its call."""
+    """How a first partition is made: the partitioner, and the parameters of its call."""
 
     adapter: Adapter
     how: Start
@@ -117,7 +117,7 @@ def beginnings(
 
     Yield nothing if the best partitioner of graphs declares none; callers then use `auto_rank`.
     `beside`: whether to add starts for few parts (`Start.most_parts`), which are worth their time
-    only beside other starts.
+    only beside other starts. `mild`: whether degrees differ little (`is_mild`).
     """
     ranked = by_rank_of_kind(WeightedGraph, "cut", lambda adapter: adapter.auto_rank)
     first = next((adapter for adapter in ranked if adapter.available()), None)
@@ -147,9 +147,10 @@ def beginnings(
 
 
 def highest(hypergraphs: bool, graphs: bool = True) -> list[Beginning]:
-    """Return starts of every installed partitioner with its best preset, the fastest first.
+    """Return a `Beginning` for every installed partitioner, with its best preset; fastest first.
 
-    A partitioner that may get both hypergraph and graph gets the hypergraph.
+    `hypergraphs` and `graphs` say what partitioners may get. If a partitioner takes both, it gets
+    the hypergraph. A partitioner of graphs has a `Beginning` for each of its objectives.
     """
     found = []
     for adapter in PARTITIONERS.loaded().values():

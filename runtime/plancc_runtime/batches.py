@@ -56,7 +56,8 @@ def drawn_batches(
 ) -> Iterator[Batch]:
     """Yield the mini-batches of all epochs. The call and each step of the iteration are collective.
 
-    `of_rank`: the plan's header, and this rank's part. For the rest see `Graph.batches`.
+    `of_rank`: the plan's header, and this rank's part. For the other parameters see
+    `Graph.batches`.
     """
     (header, part), transport = of_rank, resources.transport
     given = {"sampler": sampler, "layers": layers, "seed": seed, "epochs": epochs, **options}

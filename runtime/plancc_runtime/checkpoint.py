@@ -223,7 +223,7 @@ class Checkpoints:
     def begin(self, learner: Learner) -> tuple[int, Validation]:
         """Return the result of `load` if the run resumes, else (0, an empty `Validation`).
 
-        After an error the folder is released.
+        If `load` fails, this object is closed, which releases the folder.
         """
         try:
             return self.load(learner) if self._options.resume else (0, Validation())
@@ -234,9 +234,9 @@ class Checkpoints:
     def load(self, learner: Learner) -> tuple[int, Validation]:
         """Set network and optimiser to the newest undamaged checkpoint.
 
-        Return the next epoch to train, and the best validation loss so far with its weights. All
-        ranks raise InputError if all files are damaged, or if the newest undamaged file does not
-        fit plan and options.
+        Return the next epoch to train, and the best validation loss so far with the weights that
+        reached it. All ranks raise InputError if all files are damaged, or if the newest undamaged
+        file does not fit plan and options.
         """
         path, facts, tensors, digest = self._newest()
         with self._transport.agreement():
@@ -496,7 +496,7 @@ def _digest(text: str, tensors: dict[str, Tensor]) -> str:
 def _matching(
     path: Path, tensors: dict[str, Tensor], prefix: str, wanted: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the tensors for the names in `wanted`; InputError if one is missing or unfit."""
+    """Return the tensors named `prefix` + a name in `wanted`, by that name; InputError if unfit."""
     for name, value in wanted.items():
         found = tensors.get(prefix + name)
         if found is None or found.shape != value.shape or found.dtype != value.dtype:

@@ -26,9 +26,9 @@ def areas(
 ) -> list[Float64Array]:
     """Return the area under the ROC curve and the average precision of every class. Collective.
 
-    The average precision is the sum of (R_n - R_{n-1}) P_n over descending thresholds. `groups`:
-    for every split, finite scores float64[m, classes], and whether each vertex is in the class,
-    bool[m, classes].
+    The average precision is the sum of (R_n - R_{n-1}) P_n over descending thresholds n, with
+    recall R_n and precision P_n. `groups` has, for every split, finite scores float64[m, classes],
+    and whether each vertex is in the class, bool[m, classes].
 
     Returns:
         A list of arrays float64[splits, classes]:
@@ -70,7 +70,7 @@ def areas(
 
 
 def _counted(groups: Groups) -> Counts:
-    """Return this rank's counts of vertices outside and in the class, under sorted keys.
+    """Return the sorted keys, and for each the number of own vertices outside and in the class.
 
     A key is the complex number c + s i, where c is the index of a column (a class of a split), and
     s a score: numpy sorts complex numbers by real part first.
@@ -93,9 +93,10 @@ def _added(
 
 
 def _sorted_together(mine: Counts, transport: Transport) -> Counts:
-    """Return the counts of all ranks for this rank's range of keys (see `_counted`). Collective.
+    """Divide the keys (see `_counted`) among the ranks by ranges; return this rank's share.
 
-    Higher ranks have ranges of higher keys, bounded by samples of all ranks' keys.
+    The counts of equal keys are added up over the ranks. Higher ranks get higher keys; samples of
+    all ranks' keys give the bounds of the ranges. Collective.
     """
     size = transport.size
     if size == 1:

@@ -75,7 +75,7 @@ class LocalData:
 
     @property
     def where(self) -> Any:
-        """Argument `where` of `Network.standardized`: `row_type`; if None, `first_column`."""
+        """Argument `where` of `Network.standardized`: `row_type` or, if None, `first_column`."""
         return self.first_column if self.row_type is None else self.row_type
 
     @cached_property

@@ -11,7 +11,10 @@ from plancc_runtime.transport.base import Transport
 
 
 def own_device(name: str | torch.device, transport: Transport) -> torch.device:
-    """Return the device `name` ("cuda": round robin on a machine); InputError if there is none."""
+    """Return the device `name`; raise InputError if there is none.
+
+    For "cuda", the ranks of a computer get its devices in turn.
+    """
     try:
         device = torch.device(name)
     except RuntimeError:

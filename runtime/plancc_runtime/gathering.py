@@ -41,7 +41,7 @@ class Ids:
     original: npt.NDArray[Any]
 
     def within(self, vertices: slice) -> Ids:
-        """Return the ids of a range of vertices, which are numbered from the range's start."""
+        """Return the ids of a range of vertices; the new `vertex` counts from the range's start."""
         there = (self.vertex >= vertices.start) & (self.vertex < vertices.stop)
         return Ids(self.vertex[there] - vertices.start, self.original[there])
 
@@ -75,7 +75,8 @@ The arrays are None on a rank that does not collect."""
 def named_arrays(rows: Any, num_rows: int, of: str = "`rows`") -> dict[str, np.ndarray]:
     """Convert `rows` to NumPy arrays by name; a single tensor or array gets the name "row".
 
-    Floating-point numbers of less than 4 bytes become float32. `of` names `rows` in messages.
+    A floating-point tensor with numbers of less than 4 bytes becomes float32. `of` names `rows` in
+    messages.
 
     Raises:
         InputError: If a value is no dense array of numbers with `num_rows` rows, or names repeat.
@@ -176,13 +177,16 @@ class RowsOfRank:
     contributes: bool = True
 
     def among(self, rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> RowsOfRank:
-        """Return some local rows, with vertices numbered by their position in `wanted`."""
+        """Return a `RowsOfRank` of `rows` (local), whose vertices are positions in `wanted`."""
         order = np.argsort(wanted)
         places = order[np.searchsorted(wanted, self.vertices[rows], sorter=order)]
         return RowsOfRank(places, len(wanted), self.contributes)
 
     def within(self, vertices: slice) -> tuple[npt.NDArray[np.int64], RowsOfRank]:
-        """Return the local rows of `vertices`; and `RowsOfRank`, counted from their start."""
+        """Return the local rows of `vertices`, and a `RowsOfRank` of them.
+
+        In it, vertices are counted from the start of the range.
+        """
         there = (self.vertices >= vertices.start) & (self.vertices < vertices.stop)
         size, rows = vertices.stop - vertices.start, np.flatnonzero(there)
         return rows, RowsOfRank(self.vertices[rows] - vertices.start, size, self.contributes)

@@ -116,7 +116,7 @@ class Learner:
         return data.target.share_of_loss(*learnt, data.totals["train"])
 
     def _is_repeated(self, view: View, data: LocalData) -> bool:
-        """Whether `gradients` replays a recorded CUDA graph, as all steps run the same kernels."""
+        """Whether `gradients` may replay a CUDA graph because all steps run the same kernels."""
         return (
             data.labels.device.type == "cuda"
             and len(data.labels) <= SMALL
@@ -128,7 +128,7 @@ class Learner:
         )
 
     def update(self, rate: float) -> None:
-        """Change the weights by the gradients that `gradients` computed.
+        """Change the weights by the gradients that the method `gradients` has computed.
 
         `rate` is the learning rate.
         """
@@ -144,7 +144,7 @@ class Learner:
         return self.scores(self.outputs(view, data), view, data, where)
 
     def outputs(self, view: View, data: LocalData, kept: dict[int, Tensor] | None = None) -> Tensor:
-        """Run the network without dropout. Return this rank's outputs of the view. Collective.
+        """Return the network's outputs for this rank's rows in the view; no dropout. Collective.
 
         `kept`: see `Network.forward`.
         """

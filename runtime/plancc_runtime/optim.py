@@ -95,7 +95,7 @@ class Adam(SGD):
 
 
 class AdamW(Adam):
-    """Adam with decoupled decay ``w <- w - rate decay w`` (Loshchilov and Hutter 2019)."""
+    """Adam with decoupled decay ``w <- w - rate * decay * w`` (Loshchilov and Hutter 2019)."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], decay: float) -> None:
         super().__init__(parameters, 0)
@@ -205,7 +205,7 @@ class Validation:
     weights: dict[str, Tensor] | None = None
 
     def see(self, loss: float, epoch: int, network: nn.Module) -> None:
-        """Record the validation loss after `epoch` epochs; copy the best weights."""
+        """Record `loss` after `epoch` epochs; if it is the best, copy the weights."""
         if self.loss is None or loss < self.loss:
             self.loss, self.epoch, self.since = loss, epoch, 0
             self.weights = {name: value.clone() for name, value in network.state_dict().items()}

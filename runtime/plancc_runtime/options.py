@@ -375,7 +375,7 @@ class TrainOptions:
 
     @property
     def sampling(self) -> Sampling:
-        """Shares of rows and edges that an epoch keeps, and the seed that selects them."""
+        """Shares of halo rows and of edges that an epoch keeps, and the seed that selects them."""
         return Sampling(
             seed=self.seed,
             boundary=self.boundary_sampling,

@@ -43,7 +43,8 @@ class Predicted(NamedTuple):
     Attributes:
         counts: How many vertices are predicted to have each class; empty for real numbers or links.
         num_vertices: Number of rows in the file: vertices, or pairs of vertices.
-        words, words_of_all: Words sent for listed vertices, and for all vertices; 0 without a list.
+        words, words_of_all: If the user listed vertices (`ids`): words sent for these vertices, and
+            words that all vertices would need. Otherwise 0.
     """
 
     header: Header
@@ -137,8 +138,8 @@ def score_links(
     """Write the scores of pairs of vertices, in the order of the file `links`. Collective.
 
     The file `links` has a pair of ids per line, such as ``17,42``: source, target. The file `path`
-    has the columns ``id``, ``source``, ``target``, ``score``, ``probability``. For the rest see
-    `predict`.
+    has the columns ``id``, ``source``, ``target``, ``score``, ``probability``. For the other
+    parameters see `predict`.
     """
     opened, description = _opened(plan, weights, {"links": GIVEN}, transport)
     name = fspath(weights)
@@ -213,7 +214,7 @@ def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
 
 
 def _lines(path: str, wanted: str) -> list[str]:
-    """Return the lines of a text file; raise InputError, ending with `wanted`, if it is no text."""
+    """Return the lines of a text file; if it is none, raise InputError that ends with `wanted`."""
     with open_file(path) as file:
         data = file.read()
     if b"\0" in data:
@@ -229,7 +230,7 @@ def _id(word: str, named: bool) -> int | bytes | None:
 
 
 def _read_ids(text: str, named: bool) -> dict[Any, int]:
-    """Return the ids in `text`, such as "17,42", or in the file `text`; see `_checked`."""
+    """Return the ids in `text` ("17,42"), or in the file `text`, and the position of each."""
     if not os.path.exists(text):
         if named or "," in text or text.strip(" +-").isdecimal():
             return _checked(next(csv.reader([text])), named=named)
@@ -242,7 +243,7 @@ def _read_ids(text: str, named: bool) -> dict[Any, int]:
 
 
 def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[Any, int]:
-    """Return the ids in `words`, and for each id its position from 1; empty lines are skipped."""
+    """Return each id in `words` with its position, from 1; a file's empty lines are skipped."""
     found = dict[Any, int]()
     texts = (word.decode() if isinstance(word, bytes) else str(word) for word in words)
     for line, word in enumerate(texts, 1):
@@ -263,7 +264,10 @@ def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[
 def _asked(
     ids: str | Sequence[int], plan: StrPath, opened: Opened, of: slice, transport: Transport
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the ids in a list or a file, and their vertices, int64[m]. Collective."""
+    """Return the ids in a list or a file, and their vertices, int64[m]. Collective.
+
+    InputError is raised for an id whose vertex is not in the range `of`.
+    """
     with transport.agreement():
         share = read_ids(plan, opened.content, transport)
         named = _are_names(share)
@@ -285,7 +289,7 @@ def _vertices_of(
     """Return the vertices with these ids: int64[m]; raise InputError for an unknown id. Collective.
 
     `share` is this rank's share of the source's ids, None if ids are numbers from 0. `of` is the
-    range of allowed vertices. The error for an unknown id k begins with ``places[k]``.
+    range of allowed vertices. The error for an unknown ``ids[k]`` begins with ``places[k]``.
     """
     if not transport.all_equal(ids.tobytes()):
         transport.agree(InputError("the ids differ between ranks; give every rank the same ids"))
@@ -334,7 +338,7 @@ def _joined(opened: Opened, description: Description, task: LearningTask, weight
 
 
 def options_of(description: Description, name: str, settings: dict[str, Any]) -> TrainOptions:
-    """Return the options of a run with the described network, read from file `name`."""
+    """Return the options of a run with a network, whose description was read from file `name`."""
     dims, network = description.dims, description.options
     hidden = set(dims[1:] if network.decoder else dims[1:-1])
     if len(hidden) > 1:

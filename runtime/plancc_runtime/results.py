@@ -132,7 +132,7 @@ class BatchStep:
         vertices: Number of vertices that occur in any block of the batch.
         volume, messages: Rows and messages of the forward pass.
         words_sent: Words of all exchanges of rows in the step, forward and backward.
-        words_drawn: Words sent to draw the batch; their bits name the needed rows.
+        words_drawn: Words sent to draw the batch; bits in them say which halo rows are needed.
     """
 
     number: int
@@ -153,7 +153,7 @@ class Figures:
 
     Attributes:
         plain: Words without any pass, as in Demirci et al. 2022: for a GCN, the volume times the
-            sum of (d_{k-1} + d_k) over the layers. On process grids, as in Tripathy et al. 2020.
+            sum of all layers' input and output widths. On grids, as in Tripathy et al. 2020.
         words: For each pass that changes the words: words with this and all earlier `PASSES`.
         planned: Words with all passes; the expected number if epochs sample the boundary.
         reduced: Words for all-reduces of products on 1.5D grids; not in `planned`.
@@ -191,7 +191,7 @@ class RunOutline:
         passes_off: Chosen passes that the run cannot use, with the reason.
         figures: Words of one epoch, with and without passes; None for mini-batches.
         split_sizes: Number of labelled vertices by split.
-        replaced_masks: Splits whose masks in the plan were replaced by the masks of `split`.
+        replaced_masks: Splits whose masks in the plan were replaced by random masks.
         target: Kind of targets: "class", "classes" or "numbers" (`plancc_runtime.targets`).
         metrics: Names of the printed metrics; the table of epochs shows the first.
         sampler: Sampler of mini-batches, with its options; empty for full batch.
@@ -307,13 +307,13 @@ class Measure:
         return [*(self.spent.seconds[phase] for phase in TIMES), evaluation]
 
     def traffic(self) -> list[int]:
-        """Return the counters of `Traffic` for the epoch, then the evaluation's words (0: none)."""
+        """Return the counters of `Traffic` for the epoch, then the words sent in its evaluation."""
         words = 0 if self.evaluating is None else self.evaluating.traffic[WORDS_SENT]
         return [*self.spent.traffic.tolist(), int(words)]
 
 
 def spent_by_all(spent: Spent, transport: Transport) -> Setup:
-    """Return the cost of the set-up over all ranks; `spent` is this rank's cost. Collective."""
+    """Return the set-up's time and traffic on all ranks; `spent` has this rank's. Collective."""
     seconds, traffic = np.array([spent.seconds["total"]]), spent.traffic[:3].copy()
     transport.allreduce_max(seconds)
     transport.allreduce_sum(traffic)

@@ -151,7 +151,8 @@ class NpzFile(RowFile):
 def open_row_file(path: str, columns: Mapping[str, Column], num_rows: int) -> Iterator[RowFile]:
     """Context manager that opens a new file of rows, in the format that its extension names.
 
-    If the ``with`` block ends with an error, no file is left. All ranks' rows count in `num_rows`.
+    If the ``with`` block ends with an error, no file is left. `num_rows` is the number of rows of
+    all ranks.
     """
     kind = NpzFile if _format(path) == ".npz" else CsvFile
     texts = {

@@ -272,7 +272,7 @@ class Run:
             self._save()
 
     def _is_past_best(self) -> bool:
-        """Whether the last `patience` evaluations did not lower the best validation loss."""
+        """Whether the last `patience` evaluations did not improve the value that `_see` records."""
         patience = self.options.patience
         return patience is not None and self._best.since >= patience
 

@@ -34,9 +34,9 @@ class Opened:
 
     Attributes:
         plan: The path of the plan's file, or this rank's slice.
-        header: The plan's header, changed by `run_header`.
-        rows: The rank's rows in plan order, with vertex data. If `plan` is a path, nonzeros and
-            messages are empty.
+        header: The plan's header, as `run_header` returns it.
+        rows: The rank's part, with its rows and vertex data. If `plan` is a path, the part has no
+            nonzeros and no messages yet.
         content: Content hash of the file; "" for a slice.
     """
 
@@ -57,7 +57,10 @@ class Opened:
         return "" if self.file is None else sampler_of(self.file)
 
     def read(self, transport: Transport) -> Part:
-        """Return the whole slice, with the vertex data of `rows`; close the file. Collective."""
+        """Return the whole slice; its vertex data are those in `self.rows`. Close the file.
+
+        Collective.
+        """
         with transport.agreement():
             part = self._read(transport)
         check_slices(part, transport)
@@ -126,8 +129,8 @@ def run_header(header: Header) -> Header:
 def read_ids(plan: StrPath | Slice, content: str, transport: Transport) -> Ids | None:
     """Return this rank's share of the source's ids, in plan order; not collective.
 
-    None: the vertices' numbers are the ids. Raise PlanError if the file's content hash is not
-    `content`, since another plan then replaced it.
+    The result is None if the ids are the vertices' numbers. Raise PlanError if the file's content
+    hash is not `content`, since another plan has then replaced the file.
     """
     if isinstance(plan, tuple):
         return None
@@ -255,7 +258,7 @@ def _check_counts(
 ) -> None:
     """Raise PlanError unless every rank sends as many rows as the receivers expect. Collective.
 
-    `rows` is a noun for the error. ``ranks[k]`` is the rank of the exchange's peer k; by default k.
+    `rows` names the rows in the error. ``ranks[k]`` is the rank of the exchange's peer k (None: k).
     """
     sends, expects = np.zeros((2, transport.size), np.int64)
     ranks = np.arange(transport.size) if ranks is None else ranks

@@ -105,7 +105,7 @@ class Target(ABC):
     @staticmethod
     @abstractmethod
     def constant(class_shares: list[float]) -> float:
-        """Return the best `compared` score of a network with the same answer for every vertex."""
+        """Return the best `compared` score that one answer for all vertices can reach."""
 
 
 class ClassTarget(Target):
@@ -200,7 +200,10 @@ class OneClass(ClassTarget):
 
     @staticmethod
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Return, by vertex and class, score and membership; for two classes, only of class 1."""
+        """Return each class's score for each vertex, and whether the vertex is in the class.
+
+        Both arrays have a row per vertex and a column per class; of two classes, only class 1.
+        """
         classes = torch.arange(outputs.shape[1] == 2, outputs.shape[1], device=labels.device)
         scores = torch.softmax(outputs, dim=1)[:, classes]
         return scores.double().cpu().numpy(), (labels[:, None] == classes).cpu().numpy()
@@ -251,7 +254,7 @@ class ManyClasses(ClassTarget):
 
     @staticmethod
     def constant(class_shares: list[float]) -> float:
-        """Return micro F1 if each vertex gets the classes of more than half of all vertices."""
+        """Return micro F1 if all vertices get the classes that more than half of them have."""
         often = [share for share in class_shares if share > 0.5]
         return 2 * sum(often) / (len(often) + sum(class_shares)) if often else 0.0
 
@@ -289,7 +292,7 @@ class Numbers(Target):
         return found
 
     def scores(self, counts: Float64Array, size: int) -> dict[str, Any]:
-        """Return mean scores of targets; R2 of a constant target is 1 for exact outputs, else 0."""
+        """Return mean scores over targets; R2 of a constant target: 1 for exact outputs, else 0."""
         squared, magnitudes, sums, squares = counts[1:].reshape(4, -1)
         around = squares - sums**2 / size
         around[around <= size * np.finfo(np.float64).eps * squares] = 0

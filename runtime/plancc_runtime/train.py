@@ -87,7 +87,7 @@ def trained(
 def check_model(plan: StrPath, options: TrainOptions, transport: Transport) -> Agreement:
     """Compare the outputs of a user's class on all ranks with its outputs on one rank. Collective.
 
-    The network is compared before training, with the features of `train`, in float64.
+    The network is compared before training, with the features that `train` would use, in float64.
     """
     with transport.agreement():
         need_torch("a network")

@@ -102,7 +102,7 @@ class TypedGraph:
         return self._found(name, self.union.masks_of) or {}
 
     def _found(self, name: str, find: Callable[[VertexData], T]) -> T | None:
-        """Return `find(data)` for the vertex data of a type; None if the type has no data."""
+        """Return `find(data)` for the vertex data of type `name`; None if the type has no data."""
         self.types.vertices(name)
         data = self.union.data_of_types.get(name)
         return None if data is None else find(data)
@@ -153,9 +153,9 @@ class TypedGraph:
         Collective at the first call for the relation.
 
         Returns:
-            int64[2, nonzeros], sorted by row. ``[0]``: for every nonzero, the place of its column
-            in ``relation(name).columns(x)``. ``[1]``: its row of the destination type; in an edge
-            plan, the row's place in ``relation(name).local_rows(y)``.
+            int64[2, nonzeros], sorted by row. ``[0]``: for every nonzero, the index of its column's
+            row in ``relation(name).columns(x)``. ``[1]``: the index of its row among the rank's
+            rows of the destination type; in an edge plan, in ``relation(name).local_rows(y)``.
         """
         pattern = self.relation(relation).local_pattern("edges")
         return torch.stack([pattern.rows.index.to(torch.int64), pattern.row])
@@ -221,7 +221,7 @@ class TypedGraph:
         return dict(zip(self.types.relations, found, strict=True))
 
     def column_vertices(self, name: str) -> Tensor:
-        """Return the vertices of a type's own and halo rows, as numbered in `union`.
+        """Return the vertices of a type's own and halo rows, by their numbers in the graph `union`.
 
         The result is int64[num_columns of the type]. Collective at the first call.
         """

@@ -33,7 +33,7 @@ class View:
     x: Tensor | None = None
 
     def rows_of(self, features: Tensor) -> Tensor:
-        """Return `x` or, if it is None, the rows `inputs` of `features`, for the first graph."""
+        """Return the first graph's input: `x` or, if `x` is None, rows `inputs` of `features`."""
         if self.x is not None:
             return self.x
         return features if self.inputs is None else features.index_select(0, self.inputs)

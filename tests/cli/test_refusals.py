@@ -297,7 +297,7 @@ TABLE = {
         "typed.h5": "typed.h5: has no labels; compile the graph with some, or give --target",
         "typed.h5 --model sage --boundary-sampling 0.5":
             "--boundary-sampling 0.5 is only for plans of one vertex type",
-        "typed.h5 --model rgcn --batches 2": "--batches 2: excludes plans with types",
+        "typed.h5 --model rgcn --batches 2": "--batches 2: needs a plan without types",
         "links.h5 --task vertices --seed 1": "--seed 1: nothing is random without links or --split",
         "links.h5 --passes order,constant,dead-rows --split 0.6,0.2,0.2":
             "--split is only for the task 'vertices'",

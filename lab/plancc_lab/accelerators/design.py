@@ -97,7 +97,7 @@ class Accelerator:
         efficiency: Share of the bandwidth, in (0, 1], that is reached.
         overlaps: Whether memory and adders work at the same time.
         power: Watts, without the memory if `memory_energy` is given.
-        memory_energy: Joules per bit; 0 if part of `power`.
+        memory_energy: Joules per bit that the memory moves; 0 if `power` includes them.
     """
 
     name: str

@@ -71,8 +71,9 @@ def gcn_aggregations(
 ) -> Aggregations:
     """Return the aggregations of one epoch of a GCN, forward and backward.
 
-    Forward, the mask is dropout's; backward, it is ReLU's (Wan et al. 2025, section 3.2.1).
-    The first layer has no backward pass, and the last of the widths `dims` is not aggregated.
+    The mask (see `Aggregations`) is dropout's in the forward pass, and ReLU's in the backward pass
+    (Wan et al. 2025, section 3.2.1). The first layer has no backward pass, and the last of the
+    widths `dims` is not aggregated.
     """
     return Aggregations(vertices, nonzeros, (*dims[:-1], *dims[1:-1]), mask_density)
 
@@ -83,7 +84,8 @@ class MemoryTraffic:
 
     Attributes:
         slice_width: Number of columns of H that are processed together.
-        features, adjacency, outputs: Bytes of H, of A, and of Z with its mask.
+        features, adjacency: Bytes of H, and of A.
+        outputs: Bytes of the results, and of their mask (dropout and ReLU).
     """
 
     slice_width: int
@@ -185,16 +187,19 @@ def _tiled(memory: OutputTiles, work: Aggregations, width: int) -> MemoryTraffic
 
 
 def _masked_outputs(work: Aggregations, whole: float) -> float:
-    """Return the bytes of the mask plus those of kept outputs; all outputs have `whole` bytes."""
+    """Return the bytes of the output mask, and of the outputs that it keeps.
+
+    `whole` is the size in bytes of all outputs.
+    """
     return (work.mask_density + 1 / 32) * whole
 
 
 def _cached(memory: Cache, work: Aggregations, width: int) -> MemoryTraffic:
-    """Return the memory traffic of Z = A H on a processor with a cache: the least of two orders.
+    """Return the memory traffic of Z = A H on a processor with a cache, in the better loop order.
 
-    If Z is computed row by row, a row of H is in the cache with the probability (cached share of
-    H). If it is computed from one block of H after another, A and H are read once, and Z is read
-    and written for every block.
+    If Z is computed row by row, a read finds its row of H in the cache with a probability that is
+    the cached share of H. If Z is computed from one block of H after another, A and H are read
+    once, and Z is read and written for every block.
     """
     n = work.vertices
     whole = FEATURE_BYTES * n * width

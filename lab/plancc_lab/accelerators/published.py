@@ -48,7 +48,7 @@ class PublishedDataset:
         return (self.features, HIDDEN, HIDDEN, self.classes)
 
     def aggregations(self) -> Aggregations:
-        """Return the aggregations of an epoch of the paper's GCN; masks keep half the numbers."""
+        """Return the aggregations of an epoch of the paper's GCN; masks keep half the outputs."""
         return gcn_aggregations(self.vertices, self.nonzeros, self.dims)
 
 

@@ -22,8 +22,8 @@ class Subject:
     """A graph whose neighbour aggregation is modelled.
 
     Attributes:
-        dims: Widths d_0..d_L.
-        dataset: Data set of the paper, if its published figures are for the same work; else None.
+        dims: Number of features of a vertex, before the first layer and after each layer.
+        dataset: Data set of the paper, if the paper's figures are for exactly `work`; else None.
     """
 
     name: str

@@ -49,7 +49,7 @@ class DrawSeconds:
 
 
 def work(epoch: EpochSeconds) -> npt.NDArray[np.float64]:
-    """Return multiply-adds and bytes of an epoch's dense work, and the epoch's operation count."""
+    """Return multiply-adds and bytes of an epoch's dense work, and its number of operations."""
     one = np.ones(1, np.int64)
     tables = Tables(
         name="epoch",

@@ -405,7 +405,7 @@ def _draw_times(watch: _Watch, seeds: int, fanout: int) -> MeasuredDraws:
 
 
 def _alone(matrix: csr_matrix) -> tuple[Header, Part]:
-    """Return the header and the only part of a row plan for this matrix."""
+    """Return the header and the part of the row plan that gives the whole matrix to one part."""
     rows = matrix.shape[0]
     header = Header("row", rows, matrix.nnz, 1, True, "none", False)
     return header, Part(

@@ -47,7 +47,7 @@ class Certificate:
 
     @classmethod
     def of(cls, matrix: Graph, most_rows: int, most_nonzeros: int) -> Certificate:
-        """Return the lower bound for a matrix whose parts have at most these rows and nonzeros."""
+        """Return the bound for row plans whose parts have at most so many rows and nonzeros."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
 
@@ -57,7 +57,7 @@ class Certificate:
         own[row[row == matrix.indices]] = False
 
         def needed(rows: npt.NDArray[np.int64], nonzeros: npt.NDArray[np.int64]) -> Any:
-            """Return, for each i, the fewest parts that can hold rows[i] rows and nonzeros[i]."""
+            """Return, for each i, how few parts can hold rows[i] rows with nonzeros[i] nonzeros."""
             return np.maximum(-(-rows // max(most_rows, 1)), -(-nonzeros // max(most_nonzeros, 1)))
 
         rows = np.bincount(matrix.indices, minlength=n) + own

@@ -107,7 +107,7 @@ class RecordingTransport(LocalTransport):
         """Record the steps in a ``with`` block, with a barrier at its end.
 
         If `moves`, messages are really sent: all ranks must enter the context, and compute one
-        after the other. If not, the context must be inside `alone`.
+        after the other. If not, this context must be inside the context `alone`.
         """
         with self._threads.processor if moves else nullcontext():
             self._again = iter(self.kept)
@@ -120,7 +120,7 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def call(self, *event: Any) -> Iterator[bool]:
-        """Record the ``with`` block as one event, if recording; yield whether messages are sent."""
+        """Record the ``with`` block as one event, if recording; yield whether to send messages."""
         steps, threads = self._steps, self._threads
         if steps is None:
             yield True
@@ -168,9 +168,10 @@ class RecordingTransport(LocalTransport):
         filled: Sequence[Buffer] = (),
         groups: tuple[tuple[int, ...], ...] = (),
     ) -> Pending:
-        """Record that a collective begins; if messages are really sent, begin the collective.
+        """Record that a collective begins; if messages are really sent, begin it by `move`.
 
-        `filled` receives the result. Without `groups`, all ranks are one group.
+        The sizes of `buffers` are recorded; `filled` receives the result. Without `groups`, all
+        ranks are one group.
         """
         groups = groups or (tuple(range(self.size)),)
         own = next(number for number, ranks in enumerate(groups) if self.rank in ranks)
@@ -194,7 +195,7 @@ class RecordingTransport(LocalTransport):
 
     @contextmanager
     def _of_collective(self) -> Iterator[None]:
-        """Context manager: messages that its statements send belong to one collective.
+        """Context manager in which all messages belong to one collective.
 
         The contents of these messages are not recorded.
         """
@@ -205,7 +206,10 @@ class RecordingTransport(LocalTransport):
             self._keeps = before
 
     def keep(self, filled: Sequence[Buffer], moves: bool) -> None:
-        """Record the integers in `filled`; if `moves` is false, fill it with recorded integers."""
+        """Record the integers in `filled` if `moves`; else overwrite them with recorded integers.
+
+        `moves` says whether messages have been sent.
+        """
         if not self._keeps:
             return
         whole = [buffer for buffer in filled if str(buffer.dtype).endswith(("int32", "int64"))]
@@ -247,7 +251,7 @@ class RecordingTransport(LocalTransport):
 
 
 class _RecordedChannel(LocalChannel):
-    """A channel that records its rounds; messages arrive in the order of the list `receives`."""
+    """A channel that records its rounds; messages arrive in the order of the channel's receives."""
 
     _transport: RecordingTransport
 

@@ -44,7 +44,7 @@ class Rehearsal:
 
     Attributes:
         result: Result of the run on threads; its times have no meaning.
-        epochs: The replayed epochs.
+        epochs: The epochs, replayed on the machine's network.
         typical: If all epochs do the same work, a replay in which each step takes its median time
             over all epochs; else the epoch whose time is the median.
         measured_alone: Whether ranks also executed epochs alone, with their data in the caches.
@@ -95,7 +95,8 @@ def rehearse(
 ) -> Rehearsal:
     """Rehearse a run on the ranks of `links`, and return the rehearsal.
 
-    Ranks have one thread each, on the CPU, and do not evaluate. `report` gets rank 0's measures.
+    Ranks have one thread each, on the CPU, and do not evaluate. After every epoch of rank 0,
+    `report` is called with the epoch's cost. `cpu` returns the CPU seconds of the calling thread.
     """
     options = replace(options, eval_every=0, threads=1, device="cpu")
     group = RecordingThreads(len(links.slowness), links.ranks_per_node, cpu)
@@ -158,7 +159,7 @@ class _RehearsedRun(Run):
     """The run of one rank, which records its epochs.
 
     Attributes:
-        taken (list of Recording): The epochs; if all are alike, then one with their median times.
+        taken (list of Recording): The epochs; if all are alike, a single one with median times.
     """
 
     transport: RecordingTransport

@@ -188,7 +188,7 @@ def reasons(tables: Tables, rank: int) -> list[str]:
 
 
 def as_dict(basis: Basis, found: Rehearsal, prediction: Prediction, note: str) -> dict[str, Any]:
-    """Return the figures of the typical epoch, next to the predicted figures, for JSON."""
+    """Return the figures of the rehearsal's typical epoch and the predicted figures, for JSON."""
     epoch, result = found.typical, found.result
     busy = epoch.computed + epoch.networked
     return {

@@ -1,7 +1,8 @@
 """Recorded ranks, replayed on the links of a machine: a discrete-event simulation without threads.
 
 A rank is a list of *steps*: seconds that it computes, then an event. The two ends of a message are
-matched by their order, and so are the members of a collective.
+matched by their order, and so are the members of a collective. The *pieces* of a round are its
+messages; a receive may be for several pieces.
 
     start(number, receives, pieces)     begins a round of messages: posts its receives
     send(number, pieces)                sends messages of the round
@@ -43,7 +44,7 @@ Step = tuple[float, tuple[Any, ...]]
 
 
 class Moment(NamedTuple):
-    """The second at which a rank began the operation `what`: a message, or a kind of collective."""
+    """When, in seconds, a rank began the operation `what`: a message, or a kind of collective."""
 
     rank: int
     time: float
@@ -56,8 +57,8 @@ BEGINNING = Moment(0, 0.0)
 class Wait(NamedTuple):
     """An interval in which a rank waited, in seconds, and the cause that ended the wait.
 
-    `cause` is the last moment at which the network had to wait for a rank, perhaps for the waiting
-    rank itself: from then to `end`, only the network worked.
+    `cause` is a moment on a rank, perhaps on the waiting rank itself: the last at which the network
+    waited for a rank. From then to `end`, the waiting rank waited only for the network.
     """
 
     begin: float
@@ -136,7 +137,7 @@ class Replay:
         self._go_on(rank, True)
 
     def _turn(self, rank: _Rank, speed: float) -> None:
-        """Set the speed of the ports of a rank that begins to wait or to compute."""
+        """Set the speed at which a rank that begins to wait or to compute sends and receives."""
         rank.pace.change(self.now, speed)
         for port in rank.ports:
             self._serve(port)
@@ -149,9 +150,9 @@ class Replay:
     def _start(
         self, rank: _Rank, number: int, receives: Sequence[int], pieces: Sequence[tuple[int, ...]]
     ) -> None:
-        """Begin a round of messages; `receives` has the number of pieces of every receive.
+        """Begin a round of messages to this rank; `receives` has each message's number of pieces.
 
-        Each item of `pieces` is a piece's sender, its tag, and its receive's index in `receives`.
+        Each item of `pieces` is a piece's sender, its tag, and its message's index in `receives`.
         """
         mine = rank.rounds[number] = _Round(rank, len(pieces), [*receives])
         for peer, tag, k in pieces:
@@ -199,7 +200,7 @@ class Replay:
         return (lambda: mine.open == 0) if mine.open else None
 
     def _done(self, mine: _Round, cause: Moment, receive: int | None = None) -> None:
-        """Record that a piece of round `mine` has finished; the rank continues if it waited for it.
+        """Record that a piece of round `mine` has finished; its rank may then stop waiting.
 
         `cause` led to the end of the piece. `receive` is the number of the receive that the piece
         belongs to; None for a sent piece.
@@ -248,9 +249,9 @@ class Replay:
                 self._serve(port)
 
     def _serve(self, port: _Port, fresh: bool = True) -> None:
-        """Let a port continue with its message, or begin the next message in its queue.
+        """Let a rank's port continue with its present item, or begin the next item in its queue.
 
-        `fresh` says whether the port had nothing to do before.
+        An item is one message. `fresh` says whether the port had nothing to do before.
         """
         pace = port.rank.pace
         if port.item is None and port.queue and pace.speed > 0:
@@ -276,7 +277,7 @@ class Replay:
         item.over(cause)
 
     def _cause(self, port: _Port) -> Moment:
-        """Return the moment since which a port has worked without a pause at its present speed."""
+        """Return the moment since which a rank's port has worked without a pause at this speed."""
         pace = port.rank.pace
         if pace.speed > self._links.overlap and port.cause.time < pace.since:
             return Moment(port.rank.number, pace.since)  # before, the rank computed
@@ -313,7 +314,7 @@ class _Shared:
 class _Node:
     """Cores and ports that the ranks of a node share.
 
-    All ranks that compute have the speed of `pace`; ``pace.done(time)`` is the work that such a
+    All ranks that compute have the same speed, `pace`; ``pace.done(time)`` is the work that such a
     rank has done at this time. A rank's computation ends when this work is ``computing[rank]``.
     """
 
@@ -327,7 +328,8 @@ class _Node:
 class _Rank:
     """The steps of a rank, and how far the rank has come.
 
-    `pace` is the speed of the rank's two ports; ``goes_on()`` says whether a wait is over.
+    `pace` is the speed of the rank's two ports, which send and receive. ``goes_on()`` says whether
+    a wait is over.
     """
 
     number: int
@@ -357,7 +359,10 @@ class _Round:
 
 
 class _ReplayEnd(NamedTuple):
-    """One end of a message; `what` is the number of bytes (sender) or of the buffer (receiver)."""
+    """One end of a message.
+
+    `what` is the size of the message in bytes (sender's end), or the buffer's number (receiver's).
+    """
 
     round: _Round
     time: float
@@ -367,7 +372,10 @@ class _ReplayEnd(NamedTuple):
 
 @dataclass(eq=False)
 class _Item:
-    """A message, or a rank's share of a collective; `left` ports have not finished it yet."""
+    """A message, or a rank's share of a collective, which keeps several ports busy.
+
+    `left` is the number of ports that have not finished it yet.
+    """
 
     seconds: float
     left: int
@@ -376,7 +384,7 @@ class _Item:
     crossing: float | None = None  # seconds of what the ranks of either node share
 
     def over(self, cause: Moment) -> None:
-        """Record that a port has finished the item; if it is the last, call `done` with `cause`."""
+        """Record that a port has finished the item; if no port has it left, call `done`."""
         self.left -= 1
         if not self.left:
             self.done(cause._replace(what=self.cause.what))
@@ -384,7 +392,10 @@ class _Item:
 
 @dataclass(eq=False)
 class _Port:
-    """A port of a rank. It handles the items of its queue one by one, at the rank's pace."""
+    """A rank's port for sending or for receiving, which serves one message after another.
+
+    The messages (or collectives) wait in its queue; its speed is the rank's pace.
+    """
 
     rank: _Rank
     shared: _Shared

@@ -1,4 +1,4 @@
-"""Charts of the page, which matplotlib draws as SVG in the colours of the page."""
+"""Charts of a report's web page, which matplotlib draws as SVG in the colours of the page."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _spread(values: np.ndarray, letter: str) -> str:
 
 
 def bins(values: np.ndarray) -> list[int]:
-    """Return round numbers as edges of at most about `BINS` bins; the last is above all values."""
+    """Return round numbers that bound about `BINS` bins or fewer; the last is above all values."""
     from matplotlib.ticker import MaxNLocator
 
     locator = MaxNLocator(BINS, steps=STEPS, integer=True)
@@ -216,7 +216,7 @@ def bins(values: np.ndarray) -> list[int]:
 
 
 def span_of(densities: Sequence[Density]) -> tuple[float, float]:
-    """Return the least and the greatest value of all pixels that are not 0."""
+    """Return the least and the greatest value of all pixels of `densities` that are not 0."""
     there = np.concatenate([each.counts[each.counts > 0] for each in densities])
     return (float(there.min()), float(there.max())) if len(there) else (1.0, 1.0)
 

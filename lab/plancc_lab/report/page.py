@@ -77,7 +77,7 @@ class Section:
 
 
 def render(plans: Sequence[Planned], command: str) -> str:
-    """Return the HTML of a page about at most as many plans as there are `LETTERS`."""
+    """Return the HTML of a page about `plans`, which are at most as many as `LETTERS`."""
     template = _template()
     lettered = list(zip(LETTERS, plans, strict=False))
     reports = [each.report for each in plans]

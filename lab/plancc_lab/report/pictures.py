@@ -53,7 +53,7 @@ def per_pixel(size: int, most: int) -> int:
 
 
 def volume_density(num_parts: int, sends: Iterable[Side], most: int) -> Density:
-    """Return the rows sent in a product, with senders as rows and receivers as columns.
+    """Return a picture of how many rows each part (row) sends to each part (column) in a product.
 
     The picture has at most `most` pixels in a row.
     """

@@ -39,7 +39,8 @@ class Bits:
     """Counts the words by which a rank tells other ranks which halo rows its block needs.
 
     For each owner, a rank has one bit for each row that it may need from the owner, in plan order.
-    Words of bits and summary words are as in `plancc_runtime.transport.row_numbers.RowBits`.
+    A word has 32 bits; a summary word says which of 32 words are not 0 and so are sent
+    (`plancc_runtime.transport.row_numbers.RowBits`).
 
     Parameters:
         owner (int32[n]): Part of every vertex.
@@ -59,16 +60,17 @@ class Bits:
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
         """Return how many words tell owners which halo rows a block needs.
 
-        The result has two entries. The first counts summary words; the second counts words of bits.
+        The result has the counts of summary words, then those of words of bits. A summary word says
+        which words of bits are sent.
         """
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 
     def of_walks(self, sampler: WalkSampler, key: np.uint64, visited: Int32Array) -> list[Pairs]:
-        """Return the numbers of words that random walks send, one entry per round of messages.
+        """Return the words that ranks send to draw walks, as `rows` of one `Pairs` for each round.
 
         A walk that crosses to another rank costs two words, and every message costs one word more
-        (`plancc_runtime.layouts.draws.WalkDraws`). In the end, bits tell which visited rows other
-        ranks use.
+        (`plancc_runtime.layouts.draws.WalkDraws`). In the last round, ranks tell each other by bits
+        which visited rows they use.
         """
         n, walks, found = len(self._owner), np.arange(sampler.num_roots), []
         roots = sampler.roots(n, key)
@@ -98,7 +100,8 @@ class Bits:
     def _words(self, rows: Int64Array) -> Pairs:
         """Return how many words of bits each part sends each other part to say which rows it needs.
 
-        `rows` are the needed rows, as positions in `_rows`. A word without their bits is not sent.
+        `rows` are the needed rows, by index among all halo rows of all parts. A word in which none
+        of them has its bit is not sent.
         """
         words = np.unique(self._word[rows])
         return self._pairs(*np.unique(self._message[words], return_counts=True))
@@ -146,7 +149,7 @@ class LiveBatch(Live):
     Attributes:
         told: Words of each round that tell owners which rows are needed; empty if all ranks draw
             the whole batch.
-        counted: Whether the ranks sum the number of targets in an all-reduce.
+        counted: Whether an all-reduce sums the number of vertices in the loss over the ranks.
         draw: How much work it is to draw the batch and to build its blocks.
     """
 
@@ -162,8 +165,8 @@ def live_in_batch(
 ) -> LiveBatch:
     """Return the rows, nonzeros and messages of a step of a row plan on a mini-batch.
 
-    If `idle`, layers also compute unread rows. `bits` counts words by which ranks tell owners the
-    needed rows; None if every rank draws the whole batch.
+    If `idle`, layers also compute rows that no later layer reads. `bits` counts words by which
+    ranks tell owners the needed rows; None if every rank draws the whole batch.
     """
     n, rows, nonzeros = len(owner), *np.zeros((2, num_parts), np.int64)
     layers: list[Tables] = []

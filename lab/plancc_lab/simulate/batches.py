@@ -110,11 +110,11 @@ def predict_batches(
     seed: int = 1,
     **options: Any,
 ) -> BatchPrediction:
-    """Return the predicted training steps on some mini-batches; warn if they are too small.
+    """Return the predicted training steps on some mini-batches; warn if the sampler is changed.
 
-    In training with this seed, mini-batch k is drawn for step k. ``owners_draw(sampler, tables)``
-    returns whether owners draw the neighbours of their rows; else every rank draws the whole
-    mini-batch.
+    A sampler is changed if the graph is too small for it. In training with this seed, mini-batch k
+    is drawn for step k. ``owners_draw(sampler, tables)`` returns whether owners draw the neighbours
+    of their rows; else every rank draws the whole mini-batch.
     """
     if not 1 <= len(numbers) <= MOST:
         raise InputError(f"`batches` {len(numbers)}: give 1 to {MOST:,}")
@@ -210,7 +210,7 @@ def _expected_words(
 
 
 def _mean_steps(batches: Sequence[Prediction]) -> list[StepTime]:
-    """Return the mean time of every step; `rank` is the rank that is most often the slowest."""
+    """Return the mean time of every step; its `rank` is the rank that is most often the slowest."""
     found: dict[Place, list[StepTime]] = defaultdict(list)
     for each in batches:
         for step in each.steps:

@@ -66,7 +66,7 @@ class Sweep:
         vertices, nonzeros: Sizes of the normalised matrix.
         sequential: Predicted seconds of an epoch on one rank, to which speed-ups are relative.
         cells: Cells, sorted by label, then by number of ranks.
-        notes: Notes that are true of all cells, such as assumed boundary fractions.
+        notes: Notes that are true of all cells, such as that numbers of halo rows are assumed.
     """
 
     name: str
@@ -88,7 +88,10 @@ class Sweep:
         raise KeyError((label, num_ranks))
 
     def speedup(self, cell: Cell) -> float | None:
-        """Return a cell's predicted speed-up over one rank; None if there is no prediction."""
+        """Return the predicted speed-up over one rank for a cell (a model on a number of ranks).
+
+        None if there is no prediction.
+        """
         return self.sequential / cell.seconds if cell.seconds else None
 
     def best(self, num_ranks: int) -> Cell | None:

@@ -51,7 +51,7 @@ def parse_models(text: str) -> list[Contender]:
 
 
 def sends_rows(model: Contender) -> bool:
-    """Return whether, with a plan of this model, ranks send each other only needed rows."""
+    """Return whether ranks with a plan of this model send only needed rows, not whole blocks."""
     groups = bool(model.options.get("sparse")) or model.options.get("groups", 1) != 1
     return MODELS[model.model].layout == "row" or groups
 

@@ -207,7 +207,7 @@ def _table(sweep: Sweep, title: str, value: Callable[[Cell], Any]) -> Table:
 
 
 def _why(sweep: Sweep) -> list[str]:
-    """Return sentences about cells of the table that have no prediction or exceed the memory."""
+    """Return lines that name cells of the sweep without prediction, or with too little memory."""
     from plancc_cli.tables import size
 
     lines = []

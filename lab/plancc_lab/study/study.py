@@ -1,4 +1,4 @@
-"""A study: plans of several graphs, contenders and numbers of parts, and their figures.
+"""A study: plans of several graphs, contenders (models with options) and numbers of parts.
 
     graphs x contenders x numbers of parts -> compile -> rows -> ratios to a baseline
 
@@ -116,7 +116,9 @@ def _check_of(values: Mapping[str, Any], key: Key) -> str:
 
 @dataclass(frozen=True)
 class Study:
-    """The rows of a study.
+    """The rows of a study; a row has the figures of one graph, contender, number of parts and seed.
+
+    A contender is a model with options.
 
     Attributes:
         labels, parts, seeds: Labels of the contenders, numbers of parts, and seeds.
@@ -169,9 +171,9 @@ class Study:
         return dict(zip(PAYS, (row.spending.pays_over(random), over), strict=True))
 
     def mean_ratio(self, label: str, parts: int, name: str) -> float | None:
-        """Return the geometric mean of a contender's ratios for one number of parts.
+        """Return the geometric mean of a contender's ratios to the baseline, in the figure `name`.
 
-        Return None if a ratio is unknown.
+        The ratios are those for this many `parts`. Return None if a ratio is unknown.
         """
         rows = [row for row in self.rows if (row.label, row.parts) == (label, parts)]
         ratios = [self.ratio(row, name) for row in rows]
@@ -243,7 +245,7 @@ def study(
 
     Raises:
         InputError: If a graph cannot be read, if two graphs have the same name, if no model has the
-            objective, or if `results` is not a file of a study.
+            objective in `settings`, or if `results` is not a file of a study.
     """
     labels = [each.label for each in contenders]
     if baseline is not None:
@@ -275,7 +277,7 @@ def study(
 
 
 def open_kept(path: StrPath) -> Kept:
-    """Return the kept rows in a file; raise InputError if it is not a file of a study."""
+    """Return the rows of a study that a file keeps; InputError if it is no file of a study."""
     name = os.fspath(path)
     check_target(path)
     if os.path.exists(path):
@@ -311,7 +313,7 @@ class _GraphFile:
 
 @dataclass
 class _Cases:
-    """The settings with which the plans of all rows of a study are compiled.
+    """The settings with which a study compiles the plan of every row.
 
     `num_kept` is the number of rows that were taken from an earlier run of the study.
     """
@@ -352,7 +354,7 @@ class _Cases:
         return found
 
     def row(self, source: _GraphFile, contender: Contender, num_parts: int, seed: int) -> Row:
-        """Return the row of one plan, with its figures or the reason of its failure."""
+        """Compile one plan; return its row of the study, with its figures or why it failed."""
         graph = source.graph
         settings = contender.settings(self.settings)
         row = Row(

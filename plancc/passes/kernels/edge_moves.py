@@ -52,8 +52,8 @@ class Prices(NamedTuple):
             multiplies nonzeros and loads before parts are compared.
         row, message, nonzero, own_row: Factors of the load of a side, in the formula.
         ceiling, pressure: Load of a side above which it has a cost, and the price of the excess.
-        fees (float64[m], m at least 1): Fee of row k of a message, never rising; the last applies
-            to all further rows. Fees and prices of messages need ``EdgeState.pair``.
+        fees (float64[m], m at least 1): Fee of row k of a message; never rises with k. The last
+            applies to all further rows. Fees and prices of messages need ``EdgeState.pair``.
     """
 
     target: Any
@@ -71,7 +71,7 @@ class Prices(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _update(q: int, state: Any, prices: Any, toll: Any) -> None:
-    """Compute the costs and loads of part q: rows `BURDEN` to `INTO` of `toll`, column q."""
+    """Compute column q of `toll`: the costs and loads of part q, in rows `BURDEN` to `INTO`."""
     # Loads of both sides: OUT and INTO; their excess over the ceiling gives GIVE and TAKE.
     load = float(state.sums[q])
     nonzero = prices.nonzero * prices.scale[q]
@@ -129,7 +129,7 @@ def _move_owner(v: int, there: int, pattern: Any, state: Any, prices: Any, toll:
 
 @njit(cache=True, nogil=True)
 def _touched(e: int, state: Any, parts: Any) -> Any:
-    """Write the parts of net e into `parts`, ascending, and return them; only for short nets."""
+    """Write the parts of net e into `parts`, ascending, and return them; slow for many parts."""
     num = 0
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         if state.count[s] > 0:
@@ -153,8 +153,8 @@ def _charged(state: Any, prices: Any) -> bool:
 def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any) -> float:
     """Return the fee of a row that a message gains (`more` 0) or loses (`more` -1).
 
-    Part q owns the net's vertex. The message goes from q to m in the expand (`step` 1), from m to q
-    in the fold (`step` 0).
+    The fee, which the first rows of a message cost, is in `Prices.fees`. Part q owns the net's
+    vertex. The message goes from q to m in the expand (`step` 1), from m to q in the fold (0).
     """
     sender, receiver = (q, m) if step == 1 else (m, q)
     rows = pair[step, sender, receiver] + more
@@ -167,7 +167,10 @@ def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any
 
 @njit(cache=True, nogil=True)
 def _saved(e: int, q: int, state: Any, prices: Any, toll: Any) -> float:
-    """Return the cost saved if net e leaves part q, which does not own the net's vertex."""
+    """Return the cost of net e that is saved if its nonzeros leave part q.
+
+    Part q must not own the net's vertex.
+    """
     n = len(state.owner)
     # Nets below n are rows (fold: parts send to the owner), from n on columns (expand: the
     # owner sends to parts); `GIVE + step` and `TAKE - step` are the tolls of either direction.
@@ -273,7 +276,7 @@ def sweep_nets(order: Any, pattern: Any, state: Any, prices: Any, anywhere: bool
 def _best_part(  # type: ignore[no-untyped-def]
     e, f, q, saved, lightest, mine, theirs, state, prices, toll
 ):
-    """Return the best part for a nonzero of nets e and f in part q; -1 if it should stay."""
+    """Return the best part for a nonzero that is in nets e and f and in part q; -1: it stays."""
     n = len(state.owner)
     paired = _charged(state, prices)
     step_e, step_f = (1, 0) if e >= n else (0, 1)
@@ -408,10 +411,11 @@ def _leave(  # type: ignore[no-untyped-def]
 def _stuck(  # type: ignore[no-untyped-def]
     e, q, pins, pattern, state, value, relief, most
 ):
-    """Whether it is certain that the cost would not fall if net e left part q.
+    """Whether it is certain that the cost would not fall if all nonzeros of net e left part q.
 
-    A nonzero is a pin of two nets. `most` bounds the cost saved by moving a nonzero whose other net
-    has no other pin in q.
+    `value` is the cost that this saves for net e, and `relief` the cost that each nonzero less
+    saves in q. A nonzero is a pin of two nets; `most` bounds the cost saved by moving a nonzero
+    whose other net has no other pin in q.
     """
     for k in pins:
         f = other(k, e, pattern)
@@ -491,8 +495,8 @@ def _staying(
 ) -> Any:
     """Return the cost saved if net e leaves part q, and the number of nonzeros that move.
 
-    Part q owns the net's vertex. The cost is -inf if a nonzero may not move. The nonzeros, without
-    the diagonal, go into `pins`. ``bonus[r]`` rises by the further savings if they move to part r.
+    Part q owns the net's vertex. The saving is -inf if a nonzero may not move. The nonzeros,
+    without the diagonal, go into `pins`. ``bonus[r]`` rises by what a move to part r saves further.
     """
     num, base = 0, 0.0
     for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):

@@ -80,8 +80,8 @@ class EdgeState(NamedTuple):
 def pattern_of(indptr: Any, indices: Any, movable: Any = None) -> MatrixPattern:
     """Sort the nonzeros of a CSR pattern by rows and by columns, in about 24 bytes per nonzero.
 
-    `movable`, bool[nnz], says which nonzeros may change their owner. A vertex may if all nonzeros
-    of its row may.
+    `movable`, bool[nnz], says which nonzeros may change their owner. A vertex may change its owner
+    if all nonzeros of its row may.
     """
     n = len(indptr) - 1
     row = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
@@ -143,7 +143,7 @@ def volume(state: EdgeState) -> int:
 
 @njit(cache=True, nogil=True)
 def other(k: int, e: int, pattern: Any) -> int:
-    """Of the two nets of nonzero k, its row's and its column's, return the one that is not e."""
+    """Return the net of nonzero k's row or that of its column, whichever is not net e."""
     n = len(pattern.diagonal)
     return n + pattern.column[k] if e < n else pattern.row[k]
 
@@ -204,7 +204,7 @@ def send(e: int, m: int, rows: int, state: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def send_all(e: int, rows: int, state: Any) -> None:
-    """Add `rows` rows to the traffic between the owner of net e's vertex and each part of e."""
+    """Add `rows` rows between the owner of net e's vertex and each other part with pins of e."""
     q = state.owner[e % len(state.owner)]
     for s in range(state.slot_ptr[e], last_slot(e, state)):
         if state.count[s] > 0 and state.part[s] != q:

@@ -49,7 +49,7 @@ class Rules(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Vertices that one part could give in an exchange.
+    """Vertices that one part could give to another in an exchange of vertices.
 
     Attributes:
         vertices (int32[SAMPLE]): The vertices.
@@ -133,7 +133,7 @@ def _sorted_by_weight(q: int, c: int, sorted_by: Any, chain: Any, nets: Any) -> 
 
 @njit(cache=True, nogil=True)
 def _give(v: int, there: int, sorted_by: Any, chain: Any, nets: Any, state: Any) -> None:
-    """Move v to part `there`, and keep the lists in `sorted_by` sorted by weight."""
+    """Move v to part `there`, also in `sorted_by`: lists of a part's vertices, sorted by weight."""
     here = state.owner[v]
     give(v, there, chain, nets, state)
     for c in range(nets.weight.shape[1]):
@@ -172,7 +172,10 @@ def _choose(members: Any, there: int, nets: Any, state: Any, chosen: Any, rng: A
 
 @njit(cache=True, nogil=True)
 def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float:
-    """Return how much the overload of both parts falls if weight moves from `here` to `there`."""
+    """Return how much the overload of two parts falls if weights `change` move between them.
+
+    The weights, one for each constraint, move from part `here` to part `there`.
+    """
     relief = 0.0
     for c in range(len(change)):
         # relief = unit * overload before - unit * overload after, at both parts
@@ -185,7 +188,7 @@ def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float
 
 @njit(cache=True, nogil=True)
 def _overload(q: int, state: Any, rules: Any) -> Any:
-    """Return part q's overload in ``rules.unit``, and the constraint that contributes most."""
+    """Return part q's overload times ``rules.unit``, summed over constraints, and the worst one."""
     total, most, worst = 0.0, 0.0, 0
     for c in range(rules.limit.shape[1]):
         over = rules.unit[q, c] * max(state.sums[q, c] - rules.limit[q, c], 0.0)
@@ -197,7 +200,7 @@ def _overload(q: int, state: Any, rules: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, rules: Any) -> Any:
-    """Find the move, or swap of two vertices, that lowers the overload most per row that it costs.
+    """Find the move or swap of vertices that lowers the overload most per additional row sent.
 
     Returns:
         value, i, j: The fall per row; indices of the vertices in `mine` and `theirs`, or -1.
@@ -230,12 +233,14 @@ def exchange(
 ) -> int:
     """Exchange vertices to lower the overload of the parts in `over`; return how many exchanges.
 
-    No exchange raises the total overload of all parts, and no exchange empties a part.
+    Overload is weight above the limits. No exchange raises the total overload of all parts, and no
+    exchange empties a part.
 
     Parameters:
         over (int64[k]): Parts above their limits.
         roomy (int64[num_constraints + 1, num_parts]): Every row has all parts, sorted by descending
-            room: in row c the room in constraint c, in the last row the least of any constraint.
+            room, (limit - weight) * unit: in row c the room in constraint c, in the last row the
+            least of any constraint.
         num_roomy (int64[num_constraints]): For every constraint, the number of parts with room.
         chain (Chains): The vertices that may move, in every part.
     """

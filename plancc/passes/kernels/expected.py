@@ -23,7 +23,7 @@ from plancc.passes.presets import BOUND_ROUNDING, TINY
 
 @njit(cache=True, nogil=True)
 def expected(nets: Any, state: Any, reach: Any) -> float:
-    """Return the expected number of rows sent, if the source of every net is in the mini-batch."""
+    """Return the expected number of rows sent, if vertex j of every net j is in the mini-batch."""
     total = 0.0
     for e in range(len(state.spread)):
         if state.spread[e] == 1:
@@ -51,7 +51,7 @@ def _rate(v: int, nets: Any, state: Any, reach: Any, score: Any, touched: Any, s
     """Compute upper bounds on the cost saved by moving v to each part; return num and base.
 
     The bound is ``base + score[q]`` for a part q in ``seen[:num]``, and `base` for all other parts.
-    The caller resets `score` and `touched`.
+    `touched` marks the parts in `seen`; the caller resets it, and `score`.
     """
     here, base, num = state.owner[v], 0.0, 0
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
@@ -111,7 +111,10 @@ def _rate_wide(
     touched: Any,
     seen: Any,
 ) -> Any:
-    """Make the bounds of `_rate` exact, in place; return the new `num` and `base`."""
+    """Turn the upper bounds that `_rate` computed into exact values; return new `num` and `base`.
+
+    `num`, `base`, and the arrays `score`, `seen` and `touched` are as after the call of `_rate`.
+    """
     here, num_parts = state.owner[v], len(state.sums)
     for a in range(nets.vertex_ptr[v], nets.vertex_ptr[v + 1]):
         e = nets.nets[a]
@@ -139,8 +142,8 @@ def _rate_wide(
 def sweep_expected(order: Any, nets: Any, state: Any, reach: Any, bounds: Any) -> Any:
     """Move every vertex in `order` to the part with the least cost plus penalty.
 
-    Returns the numbers of vertices moved and of gains computed. `reach` must be longer than the
-    total size of the pins of any net.
+    Returns the numbers of vertices moved and of gains computed. ``reach[c]`` is the probability
+    that a part needs the row of a net whose pins in the part have the total size c.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts)

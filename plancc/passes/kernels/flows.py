@@ -80,7 +80,7 @@ class Region(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
-    """List the nets that touch both parts of each of several disjoint pairs.
+    """List the nets that touch both parts of a pair, for several disjoint pairs of parts.
 
     Parameters:
         partner (int64[num_parts]): For every part, the other part of its pair, or the part itself.
@@ -178,7 +178,7 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def network_of(pair: Any, cut_nets: Any, region: Any, place: Any, nets: Any, state: Any) -> Any:
-    """Return the `CutNetwork` of a pair, and the cost of its nets that touch both parts."""
+    """Return the `CutNetwork` of a pair of parts, and the cost of its nets that touch both."""
     n, num_constraints = nets.weight.shape
     # Phase 1, the region: breadth first from the boundary of each part, until `region` is full.
     # `place[v]` is the number of vertex v in the network, `place[n + e]` a mark of net e.
@@ -373,10 +373,10 @@ def empty_flow(net: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
-    """Search breadth first from ``queue[:num]``, through nodes that the side has not reached yet.
+    """Search breadth first from ``flow.queue[:num]``, through nodes that `side` has not reached.
 
-    Returns the number of visited nodes, and whether a fixed vertex of the other side is among them.
-    `queue` gets the nodes, `level` their distances plus 1.
+    Returns the number of visited nodes, and whether a vertex fixed on the other side is among them.
+    ``flow.queue`` gets these nodes; ``flow.level`` gets their distances from the start, plus 1.
     """
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow = flow.sent[side], flow.sent[1 - side]
@@ -432,7 +432,7 @@ def _levels(side: int, num: int, net: Any, flow: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _push(side: int, length: int, amount: int, net: Any, flow: Any) -> int:
-    """Send flow along ``path[:length]``; return how many nodes come before the first full arc."""
+    """Send flow along ``flow.path[:length]``; return how many nodes precede its first full arc."""
     v, m = len(net.vertex), len(net.cost)
     near_flow, far_flow, through = flow.sent[side], flow.sent[1 - side], flow.through
     path, path_pin, cost = flow.path, flow.path_pin, net.cost
@@ -559,8 +559,8 @@ def _block(side: int, source: int, net: Any, flow: Any) -> Any:
 def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) -> Any:
     """Add as much flow as possible from the vertices ``flow.queue[:num]``; return the added flow.
 
-    All nodes that flow could still reach are then marked, unless the flow exceeds `bound` or
-    ``flow.work`` exceeds `max_work`.
+    All nodes that flow could still reach are then marked in `flow.reached`, unless the flow exceeds
+    `bound` or ``flow.work`` exceeds `max_work`.
     """
     v, m = len(net.vertex), len(net.cost)
     total: Any = np.int64(0)
@@ -600,7 +600,7 @@ def extend(side: int, num: int, bound: int, max_work: int, net: Any, flow: Any) 
 
 @njit(cache=True, nogil=True)
 def _list(side: int, x: int, net: Any, flow: Any) -> None:
-    """Add vertex x to the vertices that a side could take in next.
+    """Add vertex x to the vertices that a side of the cut could take in next.
 
     The side's own vertices come first, those farthest from the boundary before all others; of the
     other part's vertices, the farthest come last.
@@ -621,7 +621,7 @@ def _list(side: int, x: int, net: Any, flow: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _reach_again(side: int, net: Any, flow: Any) -> None:
-    """Search again from the fixed vertices on one side of the cut, after the flow has changed."""
+    """Find anew which nodes the fixed vertices on one side reach, after the flow has changed."""
     number = flow.number[side]
     flow.reached[side, :] = False
     flow.listed[side, :] = False
@@ -682,7 +682,10 @@ def _has_room(side: int, x: int, most: Any, net: Any, flow: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _fullness(one: Any, whole: Any, side: int, most: Any) -> float:
-    """Return the largest ratio of a side's weight to its limit, over sides and constraints."""
+    """Return the largest ratio of weight to limit, over both sides of a cut and all constraints.
+
+    `side` weighs `one`, and both sides together weigh `whole`.
+    """
     full = 0.0
     for c in range(most.shape[1]):
         if whole[c] > 0:
@@ -693,7 +696,7 @@ def _fullness(one: Any, whole: Any, side: int, most: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _leaves_both(one: Any, whole: Any) -> bool:
-    """Whether both sides have weight, if one side weighs `one` and both together weigh `whole`."""
+    """Whether both sides of a cut have weight: one side weighs `one`, and both weigh `whole`."""
     some, rest = False, False
     for c in range(len(whole)):
         some |= one[c] > 0
@@ -703,7 +706,7 @@ def _leaves_both(one: Any, whole: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def balanced_cut(most: Any, now: int, max_work: int, net: Any) -> Any:
-    """Find the balanced cut of least cost by piercing, if it is better than the current cut.
+    """Find the balanced cut of least cost by FlowCutter, if it is better than the current cut.
 
     Returns:
         moved (int32[k]): Vertices of the network that change parts; empty if no cut is better.
@@ -795,9 +798,9 @@ def split_pair(
 ) -> Any:
     """Return the vertices that the parts of a pair should exchange, int32[k], and the work done.
 
-    `history` has two entries: the number of the group of pairs that last moved each vertex,
-    int32[num_vertices]; and a bound, -1 before the pair's first search. If no number in the pair's
-    network is above the bound, the network is as in the last search, and is not cut again.
+    Pairs are searched in numbered batches. `history` holds, for each vertex, the last batch that
+    moved it, int32[num_vertices], and the last batch that the pair's previous search has seen, or
+    -1. If no later batch moved a vertex of the pair's network, the network is not cut again.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history
@@ -814,7 +817,7 @@ def split_pair(
 
 @njit(cache=True, nogil=True)
 def exchange_between(vertices: Any, one: int, two: int, nets: Any, state: Any) -> Any:
-    """Move each vertex from part `one` or `two` to the other; return the fall of the volume."""
+    """Move each of `vertices` from part `one` to `two`, or back; return the fall of the volume."""
     saved: Any = np.int64(0)
     for v in vertices:
         there = one if state.owner[v] == two else two

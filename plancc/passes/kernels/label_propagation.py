@@ -143,7 +143,9 @@ def between(num: int, most: int, links: ClusterLinks, label: Any) -> Any:
     Returns:
         ptr (int64[num + 1]): Offsets of the links of every cluster.
         ends (int32[num_links]): Cluster where every link ends.
-        cost (int64[num_links]): Total costs of the links. Both are empty for over `most` links.
+        cost (int64[num_links]): Total cost of every link.
+
+    If there are more than `most` links, `ends` and `cost` are empty.
     """
     start, members = members_of(num, label)
     ptr = count_between(start, members, links, label)
@@ -216,7 +218,10 @@ def links_between(
 
 @njit(cache=True, nogil=True)
 def degrees(ptr: Any, ends: Any, other_ptr: Any, other_ends: Any, other: Any) -> Any:
-    """Return every vertex's number of distinct neighbours, int64[n]; its `ends` must ascend."""
+    """Return every vertex's number of distinct neighbours, int64[n].
+
+    A vertex's neighbours are in two lists, `ends` and `other_ends`, which must ascend.
+    """
     found = np.zeros(len(ptr) - 1, dtype=np.int64)
     for v in range(len(found)):
         a, end = ptr[v], ptr[v + 1]

@@ -1,8 +1,8 @@
 """Local search with rollback: moves may raise the volume, and may be undone at the end.
 
-A search starts from some boundary vertices. Again and again, it makes the best move of these or of
-neighbours of moved vertices. All moves after its *best moment*, when the volume was lowest, are
-undone.
+A search starts from some boundary vertices. Again and again, it makes the best move of one of these
+vertices, or of a neighbour of a moved vertex. All moves after its *best moment*, when the volume
+was lowest, are undone.
 
 The method is the localised multi-try FM of Sanders and Schulz (2011) and Akhremtsev, Sanders and
 Schulz (2017), with exact gains.
@@ -25,9 +25,10 @@ OFFSET = 1 << 29
 
 @njit(cache=True, nogil=True)
 def _best_move(v: int, limit: Any, scale: Any, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Return the best part for a move of v, the lightest on a tie, and the rows saved.
+    """Return the part to which a move of v saves most rows, and the number of these rows.
 
-    The part is -1 if v has all the weight of its part, or no part of v's nets has room.
+    If several parts save most rows, the lightest of them is returned. The part is -1 if v has all
+    the weight of its part, or no part of v's nets has room.
     """
     num, base = rate(v, nets, state, score, seen)
     here, alone = state.owner[v], must_stay(v, nets, state)
@@ -61,10 +62,12 @@ class Search(NamedTuple):
         met (int64[num_vertices]): For every vertex, the value of `TRIED` when it was last rated.
         moved, came_from (int32[num_vertices]): Moved vertices of the current search, in order, and
             the parts that they left.
-        number (int64[6]): `USED`: vertices of the list so far; `TRIED`: moves, undone moves too.
-            For the current search, `KEYS`: keys in its heap; `LENGTH`: moves; `BEST_LENGTH`: moves
-            up to the best moment; `TOTAL`: rows saved.
-        rows (int64[2]): Rows saved by finished searches, and by the current one to its best moment.
+        number (int64[6]): Six counts. `USED`: vertices of the list from which searches have
+            started; `TRIED`: moves of all searches, undone moves too. Of the current search,
+            `KEYS`: keys in its heap; `LENGTH`: moves; `BEST_LENGTH`: moves up to the moment with
+            the least volume; `TOTAL`: rows saved.
+        rows (int64[2]): Rows saved by all finished searches; and by the current search, up to the
+            moment with the least volume.
     """
 
     done: Any
@@ -81,7 +84,7 @@ USED, TRIED, KEYS, LENGTH, BEST_LENGTH, TOTAL = range(6)
 
 @njit(cache=True, nogil=True)
 def _listed(v: int, gain: Any, keys: Any, number: Any) -> Any:
-    """Add a move of v to the heap; return the heap, which is a larger copy if `keys` was full."""
+    """Add a move of v to the heap `keys`; return the heap, a larger copy if `keys` was full."""
     if number[KEYS] == len(keys):
         keys = np.concatenate((keys, np.empty_like(keys)))
     number[KEYS] = push(keys, number[KEYS], _key(v, gain))
@@ -102,7 +105,7 @@ def new_search(num_vertices: int) -> Search:
 
 @njit(cache=True, nogil=True)
 def end_search(search: Any, nets: Any, state: Any) -> None:
-    """End the current search, if there is one, and undo all moves after its best moment."""
+    """End the current search, if there is one, and undo the moves after its lowest volume."""
     number, rows = search.number, search.rows
     # Undo from the last move back to the best moment.
     for k in range(number[LENGTH] - 1, number[BEST_LENGTH] - 1, -1):

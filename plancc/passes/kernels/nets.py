@@ -22,8 +22,9 @@ class Nets(NamedTuple):
         vertex_ptr (int64[num_vertices + 1]): Offsets of the vertices' nets in `nets`.
         nets (int32[num_pins]): The nets of every vertex.
         weight (int64[num_vertices, num_constraints]): Weights of the vertices.
-        size, size_at_vertex (int32[num_pins], or int32[0]): Number of original pins that a pin
-            represents, in the order of `pins`, and of `nets`; empty if only the volume is needed.
+        size, size_at_vertex (int32[num_pins], or int32[0]): Number of pins of the original
+            hypergraph that were merged into a pin, in the order of `pins`, and of `nets`. Both are
+            empty if only the volume is needed.
     """
 
     net_ptr: Any

@@ -1,4 +1,4 @@
-"""A kernel that gives a part to each vertex without a part, so that few more rows are sent."""
+"""A kernel that gives parts to vertices without a part, so that few additional rows are sent."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _lighter(q: int, other: int, state: Any, scale: Any) -> bool:
 def place(order: Any, nets: Any, state: Any, limit: Any, scale: Any) -> None:
     """Move vertices out of the last part of `state`, which holds vertices without a part.
 
-    A vertex goes to the part with room that saves the most rows. On a tie, or without such a part,
-    it goes to the lightest part.
+    A vertex goes to the part with room that saves the most rows; on a tie, to the lightest of these
+    parts. If no part that its nets touch has room, it goes to the lightest part.
     """
     nowhere = len(limit)
     score = np.zeros(nowhere + 1, dtype=np.int64)

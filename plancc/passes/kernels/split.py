@@ -49,11 +49,13 @@ class Cut(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
-    """Return every nonzero's vertex on one side of the bipartite graph, and the number of vertices.
+    """Number the vertices on one side of the bipartite graph; return every nonzero's vertex.
 
-    A left vertex is a pair (row, part): the part owns the column of a nonzero in the row, but not
-    the row. A right vertex is a pair (column, part): the part owns the row of a nonzero in the
-    column, but not the column. A nonzero whose row and column have the same owner gets -1.
+    Also return the number of vertices. With CSR arrays, the side is the left one: a vertex is a
+    pair (row, part), and the part owns the column of a nonzero in the row, but not the row. With
+    CSC arrays, the side is the right one: a vertex is a pair (column, part), and the part owns the
+    row of a nonzero in the column, but not the column. A nonzero gets -1 if its row and column have
+    the same owner.
     """
     number = np.empty(len(other), dtype=np.int32)
     last = np.full(num_parts, -1, dtype=np.int64)
@@ -118,15 +120,15 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
 
 
 def cover(cut: Cut) -> Any:
-    """Find the vertices that are in every minimum vertex cover, and the choices that remain.
+    """Find the vertices in every minimum vertex cover of `cut`, and the choices that remain.
 
-    The method follows Koenig, and Dulmage and Mendelsohn. A minimum cover has either all left or
-    all right vertices of a component.
+    The method follows Koenig, and Dulmage and Mendelsohn. The vertices with a choice are divided
+    into components: a minimum cover has either all left or all right vertices of a component.
 
     Returns:
         left, right (bool[num_left], bool[num_right]): Whether a vertex is in every minimum cover.
-        component (int32[num_left]): Component of every left vertex, or -1. A right vertex is in the
-            component of its mate.
+        component (int32[num_left]): Component of every left vertex; -1 if it has no choice. A right
+            vertex is in the component of its mate.
         mate (int32[num_left]): The right vertex to which a left vertex is matched, or -1.
     """
     num_left, num_right = len(cut.left_parts), len(cut.right_parts)
@@ -154,10 +156,10 @@ def cover(cut: Cut) -> Any:
 
 @njit(cache=True, nogil=True)
 def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
-    """Return, for each vertex of one side, whether an alternating path reaches it: bool[m].
+    """Return for each left vertex of a bipartite graph if an alternating path reaches it: bool[m].
 
-    Paths begin at those vertices of the other side for which `starts` is true. Vertex x of the
-    other side has the neighbours ``ends[ptr[x]:ptr[x + 1]]``; `mate` matches vertices of this side.
+    Paths begin at the right vertices for which `starts` is true. Right vertex x has the neighbours
+    ``ends[ptr[x]:ptr[x + 1]]``. `mate` has the right vertex to which each left vertex is matched.
     """
     found, queue = np.zeros(len(mate), dtype=np.bool_), np.empty(len(starts), dtype=np.int64)
     tail = 0
@@ -181,10 +183,10 @@ def _reached(ptr: Any, ends: Any, starts: Any, mate: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-untyped-def]
-    """Complete a minimum cover: add the left or the right vertices of every component.
+    """Add to a vertex cover either the left or the right vertices of every component (see `cover`).
 
-    The part with fewer nonzeros so far gets a component's nonzeros, large components first. `left`
-    and `right` are updated.
+    All nonzeros of a component then go to one of its two parts: to the part with fewer nonzeros so
+    far, large components first. `left` and `right` are updated.
 
     Parameters:
         left, right, component, mate: The result of `cover`.
@@ -229,8 +231,9 @@ def complete(cut, left, right, component, mate, own, scale):  # type: ignore[no-
 def place(cut: Any, left: Any, right: Any, load: Any, scale: Any) -> Any:
     """Return whether each nonzero between two parts goes to its column's owner, bool[num_edges].
 
-    If both ends of a nonzero's edge are in the cover (`left`, `right`), the lighter of the two
-    parts gets the nonzero. `load` counts the parts' nonzeros, and is updated.
+    `cut` is the bipartite graph; `left` and `right` are its cover. If both ends of a nonzero's edge
+    are in the cover, the lighter of the two parts gets the nonzero. `load` counts the parts'
+    nonzeros, and is updated.
     """
     with_column = np.zeros(len(cut.at), dtype=np.bool_)
     # First the nonzeros with one end paid for, then those with a choice.

@@ -110,7 +110,10 @@ def must_stay(v: int, nets: Any, state: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def last_slot(e: int, state: Any) -> int:
-    """Return the end of net e's slots, which begin at ``slot_ptr[e]``. Some may have count 0."""
+    """Return the end of the slots of net e that are in use; they begin at ``slot_ptr[e]``.
+
+    A slot has a part and the number of pins in it (see `State`), which may be 0.
+    """
     start = state.slot_ptr[e]
     dense = state.slot_ptr[e + 1] - start == len(state.sums)
     return start + (len(state.sums) if dense else state.spread[e])

@@ -8,10 +8,10 @@ A sweep minimises a sum: the volume, the penalties of overweight (see ``volume.p
     side   = row * rows + message * messages        that one part sends, or receives
     excess = max(0, side - ceiling)
 
-Every further row of a message has a smaller fee, so that many small messages cost more than few
-large ones. After every move, traffic and fees are updated exactly. But when a move is chosen, two
-prices are taken as they were before the move: the fee of a row in each message, and the price of a
-row that another part sends.
+`Tariff` explains these constants. Every further row of a message has a smaller fee, so that many
+small messages cost more than few large ones. After every move, traffic and fees are updated
+exactly. But when a move is chosen, two prices are taken as they were before the move: the fee of a
+row in each message, and the price of a row that another part sends.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Tariff(NamedTuple):
         row: Load that a row adds to the sent side of one part, and to the received side of another.
         message: Load that a message adds to the same two sides.
         ceiling, pressure: Load above which a side has a cost, and the price of the excess.
-        fees (float64[m], m at least 1): Fee of row k of a message. Further rows have the last fee.
+        fees (float64[m], m at least 1): ``fees[k]``: fee of row k of a message. Further rows have
+            the last fee.
     """
 
     row: float
@@ -155,7 +156,10 @@ def _row_price(q: int, flow: Any, tariff: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _fee(q: int, m: int, more: int, flow: Any, tariff: Any) -> float:
-    """Return the fee for a row of the message from q to m: the next (`more` 0) or last row (-1)."""
+    """Return the fee for a row of the message from q to m.
+
+    With `more` 0 it is the row that would be added next, with -1 the last row.
+    """
     at = flow.pair[0, q, m] + more
     return tariff.fees[max(0, min(at, len(tariff.fees) - 1))]
 
@@ -164,10 +168,11 @@ def _fee(q: int, m: int, more: int, flow: Any, tariff: Any) -> float:
 def sweep_traffic(  # type: ignore[no-untyped-def]
     order, nets, state, flow, tariff, bounds
 ):
-    """Move every vertex in `order` to the part where the total cost falls most, if it falls.
+    """Move every vertex in `order` to the part for which the sum (see the module) falls most.
 
-    Returns the numbers of vertices moved and of gains computed; `flow` is updated. With fees, a
-    vertex that needs rows from very many parts tries only some parts.
+    A vertex stays if the sum falls for no part. Returns the numbers of vertices moved and of gains
+    computed; `flow` is updated. If messages have fees, a vertex that needs rows from very many
+    parts tries only some parts.
     """
     # Moving v from part `here` to part q saves, in rows at their prices,
     #

@@ -29,11 +29,11 @@ def penalty(weight: float, target: float, price: float) -> float:
 
 @njit(cache=True, nogil=True)
 def rate(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
-    """Compute, for each part, how many rows a move of v to this part saves; return num and base.
+    """Compute, for each part, how many rows a move of v to this part saves; return (num, base).
 
-    A move to part q saves ``base + score[q]`` rows if q is in ``seen[:num]``, else `base`. `seen`
-    has the parts, v's own included, that v's cut nets touch; nets that touch every part count
-    only if v has no other cut nets. The caller resets the scores to 0.
+    A move to part q saves ``base + score[q]`` rows if q is in ``seen[:num]``, else `base` rows.
+    ``seen[:num]`` has the parts that v's cut nets touch, also v's own part; nets that touch every
+    part count only if v has no other cut nets. The caller resets the scores to 0.
     """
     here = state.owner[v]
     num_parts = len(state.sums)
@@ -120,8 +120,10 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
     Returns:
         num: Number of parts listed in `seen`; 0 if v has no cut net; -1 if parts are not listed.
         base: See `rate`.
-        everywhere: Whether every cut net of v touches every part. If num is -1, `rate` would list
-            all parts in this case, and otherwise the parts with a score above 0.
+        everywhere: Whether every cut net of v touches every part.
+
+    If num is -1, the parts that `rate` lists are all parts if `everywhere` is true, else the parts
+    with a score above 0.
     """
     here = state.owner[v]
     num_parts = len(score)
@@ -176,9 +178,9 @@ def _score(v: int, nets: Any, state: Any, score: Any, seen: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _first_of(tied: Any, v: int, nets: Any, state: Any, score: Any) -> int:
-    """Return the part that `rate` would write first into `seen`, among the parts in `tied`.
+    """Return the part in `tied` that comes first in the order in which `rate` lists parts.
 
-    These parts are equally good for v. Their entries in `score` become -1.
+    The parts in `tied` are equally good for v. Their entries in `score` become -1.
     """
     # So the tie is broken as if the parts had been listed, and both ways give the same plan.
     for k in range(len(tied)):
@@ -210,7 +212,7 @@ def value_in(v: int, q: int, value: float, nets: Any, state: Any, bounds: Any) -
 
 @njit(cache=True, nogil=True)
 def saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
-    """Return how much the penalty falls when v leaves its part, and what `must_stay` returns."""
+    """Return how much the penalty falls when v leaves its part, and whether v must stay."""
     here, saved = state.owner[v], 0.0
     for c in range(bounds.target.shape[1]):
         w, full = nets.weight[v, c], state.sums[here, c]
@@ -225,7 +227,7 @@ def _choose(  # type: ignore[no-untyped-def]
 ):
     """Return the best part for v (-1: v stays), the rows saved, and how many gains were computed.
 
-    `found` is the result of `_score` for v, which must have a cut net; `score` is reset to 0.
+    v must have a cut net. `found` is the result of `_score` for v. `score` is reset to 0.
     """
     num, base, everywhere = found
     here, num_parts = state.owner[v], len(score)
@@ -284,8 +286,8 @@ def _choose(  # type: ignore[no-untyped-def]
 def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> Any:
     """Move every vertex in `order` to the part with the least volume plus penalty.
 
-    Returns the numbers of vertices moved, rows saved, and gains computed. A vertex with all the
-    weight of its part stays. The moves do not depend on `threads`.
+    Returns three numbers: vertices moved, rows by which the volume falls, and gains computed. A
+    vertex with all the weight of its part stays. The moves do not depend on `threads`.
     """
     kind = _score_type(nets)
     degree = np.cumsum(nets.vertex_ptr[order + 1] - nets.vertex_ptr[order])
@@ -311,14 +313,14 @@ def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> A
 
 
 def _score_type(nets: Any) -> Any:
-    """Return int32 if it can hold the total cost of the nets of every vertex, else int64."""
+    """Return int32 if it can hold, for every vertex, the total cost of its nets; else int64."""
     most = int(nets.cost.max(initial=0)) * int(np.diff(nets.vertex_ptr).max(initial=0))
     return np.int32 if most <= np.iinfo(np.int32).max else np.int64
 
 
 @njit(cache=True, nogil=True)
 def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Run `sweep` on one thread; `score` is scratch, with a 0 for every part."""
+    """Run `sweep` on one thread. `score` is working memory: an entry per part, all 0."""
     num_parts, num_constraints = state.sums.shape
     seen = np.empty(num_parts + 1, dtype=np.int64)
     moved, gained, evaluations = 0, np.int64(0), 0
@@ -359,7 +361,7 @@ def _sweep(order: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> int:
-    """Write every vertex's best part, -1 to stay, into `best`; return the number of gains tried."""
+    """Write every vertex's best part (-1: stay) to `best`; return the number of gains computed."""
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest, evaluations = _highest(state, bounds), 0
     for k in range(len(order)):
@@ -373,7 +375,10 @@ def _choose_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score
 
 @njit(cache=True, nogil=True)
 def _move_all(order: Any, best: Any, nets: Any, state: Any, bounds: Any, score: Any) -> Any:
-    """Move each vertex to its part in `best`; choose again if that no longer helps. See `sweep`."""
+    """Move each vertex to its part in `best`; choose a part again if this move no longer helps.
+
+    See `sweep`.
+    """
     seen = np.empty(len(score) + 1, dtype=np.int64)
     highest = _highest(state, bounds)
     moved, gained, evaluations = 0, np.int64(0), 0
@@ -503,9 +508,9 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
 def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
     """Return a number for each vertex, float64[num_vertices]: vertices with low numbers move first.
 
-    If the vertex's cheapest move that lowers the overload lowers it by a, the number is r / a if
-    the move costs r rows, and -r a if it saves r rows. It is inf if there is no such move, and in
-    parts within their limits.
+    Of the vertex's moves that lower the overload, take the cheapest, and call the decrease a. The
+    number is r / a if this move costs r rows, and -r a if it saves r rows. It is inf if there is no
+    such move, and in parts within their limits.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)

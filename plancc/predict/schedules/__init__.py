@@ -76,8 +76,8 @@ def schedule_of(
 ) -> Schedule:
     """Return the operations of one training epoch for a plan file or for tables.
 
-    The pass "dead-rows" needs a row plan; a pipeline needs a feature plan with one group. Some
-    approximations switch off the pass "order".
+    The pass "dead-rows" needs a row plan. A pipeline needs a feature plan in which all ranks are
+    one group. Some approximations switch off the pass "order".
     """
     if approximation is not None and approximation.is_exact:
         approximation = None
@@ -141,7 +141,7 @@ def schedule_of(
 
 
 def check_pipelined(tables: Tables) -> None:
-    """Raise InputError unless these are tables of a feature plan with one group."""
+    """Raise InputError unless the tables are of a feature plan in which all ranks are one group."""
     if tables.grid is None or tables.grid.scheme != "feature" or tables.grid.rows > 1:
         has = f"layout '{tables.layout}'" if tables.grid is None else f"grid '{tables.grid}'"
         raise InputError(f"`pipeline` needs a feature plan with one group; {tables.name} has {has}")

@@ -140,7 +140,7 @@ class CloneScheduler(RowScheduler):
         return {"trees": late, PRODUCTS: [product]}
 
     def memory(self, dims: Sequence[int]) -> Memory:
-        """Return the memory of an exact epoch, but with the activations of all copies."""
+        """Return an epoch's memory, with the activations of own rows and of copies of vertices."""
         exact = super().memory(dims)
         share = self.rows / np.maximum(self._exact_rows, 1)
         return replace(exact, activations=_scaled(exact.activations, share))
@@ -151,6 +151,6 @@ def _scaled(values: Int64Array, share: np.ndarray) -> Int64Array:
 
 
 def _nonempty(pairs: Pairs, rows: Int64Array) -> Pairs:
-    """Return `pairs` with ``rows[k]`` rows in message k; messages of 0 rows are left out."""
+    """Return `pairs`, but with ``rows[k]`` rows in message k, and without messages of 0 rows."""
     left = rows > 0
     return Pairs(pairs.num_ranks, pairs.source[left], pairs.target[left], rows[left])

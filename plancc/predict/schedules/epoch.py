@@ -102,7 +102,7 @@ class Scheduler(ABC):
         """Raise InputError if this width is too small for the grid. By default, do nothing."""
 
     def gathered(self, width: int) -> Sequence[Work]:
-        """Return the work that collects whole rows, of `width` columns, for a product with weights.
+        """Return the work that collects whole rows of x, of `width` columns, for a product x W.
 
         The result is empty if every rank holds all columns of its rows.
         """
@@ -113,11 +113,11 @@ class Scheduler(ABC):
         return ()
 
     def begun(self, width: int) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) that precedes the first layer, whose input has `width` columns."""
+        """Yield the pairs (step, work) before the first layer, whose input has `width` columns."""
         yield from ()
 
     def operations(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield pairs (name in `STEPS`, work) for one step of a layer; layers count from 1."""
+        """Yield pairs (name in `STEPS`, work) for one step of a layer; the first layer is 1."""
         if step.at_hand:
             yield from self.known_result(layer, step)
             return
@@ -137,7 +137,7 @@ class Scheduler(ABC):
                     yield COLLECTIVES, work
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:
-        """Yield the (step, work), if any, of a step whose result is the same in all epochs."""
+        """Yield (name, work), if any, for a step whose result is the same in all epochs."""
         yield from ()
 
     def product(self, layer: int, step: Aggregate) -> Iterator[tuple[str, Work]]:
@@ -154,9 +154,9 @@ class Scheduler(ABC):
                 yield from (("multiply", work) for work in products)
 
     def linear(self, layer: int, step: Linear) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for x W. Backward, yield those for the gradients of W and x.
+        """Yield (step, work) for x W or, in the backward pass, for the gradients of W and x.
 
-        If `of_weights` of `step` is true, the gradient of x is left out.
+        If `step.of_weights` is true, the gradient of x is left out.
         """
         back = step.back
         for work in self.gathered(step.columns if back else step.inner):
@@ -173,7 +173,7 @@ class Scheduler(ABC):
             yield "dense", Elementwise(OWN_WORDS[step.direction] * words)
 
     def neighbour_rows(self, layer: int, step: RowStep) -> Iterator[tuple[str, Work]]:
-        """Yield (step, work) for a step that collects the rows of all neighbours, or uses them."""
+        """Yield (step, work) for a step that copies neighbours' rows, or reduces the copies."""
         raise InputError(
             "layers that gather rows of neighbours are predicted for row plans only; use a row plan"
         )
@@ -244,8 +244,8 @@ def is_of_one(work: Work) -> bool:
 def _copied(messages: PointToPoint) -> Elementwise:
     """Return the owners' work of copying sent rows or, in reverse, of adding arriving sums.
 
-    At the other end of the messages, rows are added or, in reverse, copied. This work is included
-    only if the rows are for a later epoch.
+    The work at the other end, where rows are added or, in reverse, copied, is included only if the
+    rows are for a later epoch.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

@@ -1,8 +1,9 @@
 """Feature slices (Wan et al. 2025, Algorithm 2), in one group or several groups (Section 5.2).
 
-An all-to-all before a product turns a rank's own rows with all columns into all rows of the part
-with some columns (its feature slice); another reverses this after the product. With several groups,
-ranks with the same slice exchange the halo rows of their parts.
+The ranks of a group share a part. Before a product, they exchange all columns of their own rows for
+some columns (the rank's feature slice) of all rows of the part, in an all-to-all; after the
+product, another all-to-all reverses this. With several groups, ranks with the same slice exchange
+the halo rows of their parts.
 """
 
 from __future__ import annotations
@@ -80,6 +81,6 @@ class FeatureScheduler(GridScheduler):
         )
 
     def _batches(self, sizes: Int64Array) -> list[Int64Array]:
-        """Divide each number into equal shares, one per batch, that add up to the number."""
+        """Divide each number into nearly equal shares, one per batch, that add up to the number."""
         ends = [sizes * k // self._stages for k in range(self._stages + 1)]
         return [last - first for first, last in pairwise(ends)]

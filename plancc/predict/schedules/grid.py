@@ -171,8 +171,9 @@ class BlockScheduler(GridScheduler):
         )
 
     def _nonzeros_of(self, coefficients: str) -> Int64Array:
-        """Return the nonzeros of a layer's matrix, int64[process rows, layers of the grid, pieces].
+        """Return the number of nonzeros in every piece of a layer's matrix.
 
+        The result is int64[process rows, layers of the grid, pieces of a process row in a layer].
         `coefficients` (`Aggregate.coefficients`) names the matrix: A, A with its diagonal added, or
         A without its diagonal. Raises InputError if the matrix has a diagonal that A does not have.
         """
@@ -194,7 +195,7 @@ class BlockScheduler(GridScheduler):
     def _received(self, nonzeros: Int64Array) -> Int64Array:
         """Return how many nonzeros of A every rank receives from other ranks: int64[num_ranks].
 
-        `nonzeros`: the result of `_nonzeros_of`.
+        `nonzeros`: number of nonzeros per process row, layer and piece, from `_nonzeros_of`.
         """
         columns = range(self._grid.columns)
         own = [nonzeros[:, :, self._of_column == column].sum(axis=2) for column in columns]
@@ -256,7 +257,7 @@ def slices(grid: Grid, width: int) -> Int64Array:
 
 
 def blocks_of(tables: Tables) -> Int64Array:
-    """Return the number of nonzeros of each part in each piece: int64[num_parts, pieces].
+    """Return each part's nonzeros in each piece of A's columns: int64[num_parts, pieces].
 
     Without `Tables.blocks`, a part's nonzeros are spread evenly over the pieces; in "1.5d", in
     proportion to each piece's number of parts.

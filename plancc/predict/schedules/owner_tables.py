@@ -69,6 +69,8 @@ def live_tables(
 ) -> Live:
     """Return the tables of every layer without dead rows, for a row plan with these owners.
 
+    A row is dead in a layer if no output in the loss needs it.
+
     Parameters:
         owner (int32[n]): Owner of every row.
         wanted (bool[n] or None): Vertices whose outputs are in the loss; None: all.
@@ -91,7 +93,10 @@ def layer_tables(
     num_parts: int,
     needed: Callable[[Int32Array, Int32Array], Pairs] | None = None,
 ) -> Tables:
-    """Return `Tables` of one layer, which uses the nonzeros `used` and computes the rows `live`."""
+    """Return `Tables` of one layer, which uses the nonzeros `used` and computes the rows `live`.
+
+    If ``needed(part, vertex)`` is given, it returns the messages that bring these halo rows.
+    """
     part = np.repeat(owner, used.row_nonzeros())
     halo = owner[used.indices] != part
     if needed is None:
@@ -147,10 +152,10 @@ def matrix_of_pairs(pairs: Pairs) -> sp.csr_array:
 
 
 def _copies(vertex: npt.NDArray[np.integer], owners: Owners, num_parts: int) -> sp.csr_array:
-    """Count, for parts k and m, the vertices of k in which nonzeros of m end.
+    """Return how many vertices of part k are in nonzeros of another part m.
 
-    `vertex` has the row of every nonzero, or the column. The result is int64[num_parts, num_parts],
-    with 0 for k = m.
+    The result has this number at [k, m]: int64[num_parts, num_parts]. `vertex` has one end of every
+    nonzero, either its row or its column.
     """
     assert owners.nonzeros is not None
     foreign = owners.rows[vertex] != owners.nonzeros

@@ -1,6 +1,7 @@
-"""Tables of plans, read from a file or from memory.
+"""`Tables` (the parts' sizes and messages) of plans that are read from a file or from memory.
 
-Only offsets and peers of a plan file are read, and column numbers if a grid divides columns.
+Of a plan file, only the offsets and partners of messages are read, and column numbers if a grid
+divides columns.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ def read_tables(
         num_ranks: Ranks that run the parts of a row plan; None: one part per rank.
         blocks: Whether to count `Tables.blocks`, from all column numbers.
         copies: Whether to count `Tables.halo_nonzeros` or `Tables.leaves`, for approximations.
-        live_layers: Layers for which to count `Tables.live` of a row plan; 0: none.
+        live_layers: Number of layers for which `Tables.live` of a row plan is counted; 0: none.
         target, split: See `training_vertices`.
-        task: Options of link prediction, to count `Tables.links`; all rows are then live.
+        task: Options of link prediction, to count `Tables.links`; None: no link prediction.
     """
     with PlanFile(path) as file:
         if live_layers:
@@ -119,7 +120,7 @@ def _live(
 
 
 def _live_pairs(plan: Plan, part: Int32Array, vertex: Int32Array) -> Pairs:
-    """Return an expand over the plan's hops that brings the row ``vertex[i]`` to ``part[i]``."""
+    """Return messages, over the plan's hops, that bring each row ``vertex[i]`` to ``part[i]``."""
     straight = _needed(part.astype(np.int64), vertex, plan.owner(), plan.num_parts)
     rows, place = plan.num_vertices, plan.places()
     needed, found = np.unique(part.astype(np.int64) * rows + place[vertex]), []
@@ -218,7 +219,10 @@ _Source: TypeAlias = "PlanFile | _InMemory"
 
 
 def _pairs(source: _Source, table: str) -> tuple[Pairs, Int64Array, Int64Array]:
-    """Return messages, `ptr` and `row_ptr` of a table in the plan file, such as "expand/send"."""
+    """Return the messages of a table in the plan file, such as "expand/send", and two arrays.
+
+    `ptr` has the offsets of the parts' messages, and `row_ptr` those of the messages' rows.
+    """
     ptr, peer, row_ptr = (source.read(f"{table}_{name}") for name in ("ptr", "peer", "row_ptr"))
     num_parts = source.header.num_parts
     sender = np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(ptr))
@@ -284,10 +288,11 @@ def _halo_nonzeros(source: _Source, tables: Tables) -> Int64Array | None:
 
 
 def _leaves(source: _Source, tables: Tables) -> Pairs:
-    """Return `Tables.leaves` of an edge plan.
+    """Return `Tables.leaves`: messages that would give every part the rows of all its vertices.
 
-    The message from part k to part m has one row for each vertex of k that is an end of a nonzero
-    of m, even if m both receives the vertex's row and sends a partial sum for it.
+    A part's vertices are the ends of its nonzeros. The message from part k to part m has one row
+    for each vertex of k that is an end of a nonzero of m, even if m both receives the vertex's row
+    and sends a partial sum for it.
     """
     keys = []
     for table in ("expand/recv", "fold/send"):

@@ -41,7 +41,7 @@ class RowScheduler(Scheduler):
         self._fold = None if tables.fold is None else tables.fold.reversed
 
     def tables_of(self, layer: int) -> Tables:
-        """Return the sizes and messages of the rows that a layer computes; layers count from 1."""
+        """Return the sizes and messages of the rows that a layer computes; the first layer is 1."""
         live = self._tables.live
         return self._tables if live is None else live.layers[layer - 1]
 

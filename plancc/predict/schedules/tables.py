@@ -62,7 +62,8 @@ class Tables:
         self_loops: Whether the identity was added to the matrix.
         notes: Sentences that say what the tables assume.
         topology: Nodes of a node-aware exchange; else None.
-        live: For layout "row": tables of every layer without dead rows; None if not counted.
+        live: For layout "row": tables of every layer without dead rows, on which no output in the
+            loss depends; None if not counted.
         links: Tables for link prediction; None for other tasks.
     """
 
@@ -145,10 +146,10 @@ def pieces_of_grid(grid: Grid) -> int:
 
 
 def piece_of_rows(grid: Grid, part_ptr: Int64Array) -> Int32Array:
-    """Return the piece of each column of A, in plan order: int32[n].
+    """Return the number of the piece (`Grid.pieces`) of each column of A, in plan order: int32[n].
 
-    In scheme "1.5d", pieces are the chunks. Otherwise, the pieces of all grid layers are numbered
-    one layer after the other.
+    In scheme "1.5d", the number is the part's `Grid.chunk`. Otherwise, the pieces of all grid
+    layers are numbered one layer after the other.
     """
     found = np.zeros(int(part_ptr[-1]), np.int32)
     if grid.scheme == "1.5d":

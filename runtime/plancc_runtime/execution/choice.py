@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 
 def agree(plan: StrPath | Slice, task: LearningTask, num_ranks: int) -> Drawn | None:
-    """Check that plan and options fit each other; return sampler and population of mini-batches.
+    """Check that plan and options fit each other; return how mini-batches are drawn.
 
-    None for a full batch. Not collective. `task.header` comes from `slices.run_header`.
+    The result is None for a full batch. Not collective. `task.header` comes from
+    `slices.run_header`.
     """
     header, options = task.header, task.options
     if options.kernel != "auto":

@@ -62,7 +62,7 @@ class LateFolds(FullBatch):
         return super().prepare(network)
 
     def view(self, epoch: int) -> View:
-        """Return the view for training in an epoch. Collective; call for all epochs in order."""
+        """Return the graphs on which an epoch trains. Collective; call for all epochs in order."""
         if self._delay is not None:
             self._delay.epoch = epoch
             if "constant" in self._passes and epoch <= self._settled:
@@ -73,8 +73,8 @@ class LateFolds(FullBatch):
     def _settled(self) -> int:
         """Index of the last epoch in which partial sums or totals of the features arrive.
 
-        With r bins of vertices, all bins have sent partial sums after epoch r - 1. All ranks have
-        the totals of their copies 2 r epochs later (`layouts.clones`).
+        If the delay is r epochs, the partial sums of every vertex have been sent after epoch r - 1.
+        All ranks have the totals of their copies 2 r epochs later (`layouts.clones`).
         """
         assert self._delay is not None
         return 3 * self._delay.epochs - 1
@@ -84,7 +84,9 @@ class LateFolds(FullBatch):
             sums.finish()
 
     def figures(self, network: Network) -> Figures:
-        """Return the mean number of words per epoch over a cycle: one turn of each bin of vertices.
+        """Return the mean number of words per epoch, over r (the delay) epochs.
+
+        In these epochs, every vertex that has copies on other ranks sends rows once.
 
         With the pass `constant`, partial sums of features are not counted. Other passes change
         nothing, since no gradients of rows are sent.

@@ -1,4 +1,4 @@
-"""Sampler and population of mini-batches.
+"""The sampler of a run's mini-batches, and the vertices (population) from which it draws.
 
 If the user leaves out an option of the sampler, the value for which the plan was compiled is used.
 """
@@ -28,7 +28,7 @@ class Drawn:
     """Sampler, population and seed vertices of mini-batches; the same on every rank.
 
     Attributes:
-        population: Vertices to draw from, and the pattern if the sampler reads it.
+        population: Vertices to draw from, and the matrix's pattern if the sampler reads it.
         per_epoch: Number of mini-batches in an epoch.
         remark: Remark on the sampler for the user; "" if there is none.
         by_owners: Whether the owners of rows draw (`layouts.draws`).
@@ -45,9 +45,9 @@ class Drawn:
     def whole(self, plan: StrPath | Slice, task: LearningTask, by_owners: bool) -> Drawn:
         """Return a copy from which mini-batches can be drawn. Not collective.
 
-        If `by_owners`, owners draw without the whole pattern, and the copy differs only in
-        `by_owners`. Otherwise a pattern that the sampler needs is read from `plan`, unless `plan`
-        is a slice, and a batch is drawn as a test.
+        If `by_owners`, ranks draw for their own rows, and the copy differs only in `by_owners`.
+        Otherwise the matrix's pattern is read from `plan` if the sampler needs it and `plan` is no
+        slice, and a batch is drawn as a test.
 
         Raises:
             InputError, PlanError: If the plan is damaged, or no mini-batch can be drawn.

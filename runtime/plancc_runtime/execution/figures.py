@@ -95,7 +95,7 @@ def _counts(graph: LayerGraph, steps: Iterable[LayerStep]) -> Counts:
 
 @contextmanager
 def stages_counted(network: Network, transport: Transport) -> Iterator[Counter[str]]:
-    """Count this rank's words in every stage (`Network.entered`) while in the context."""
+    """Context manager that counts this rank's words in every stage (`Network.entered`)."""
     found, usual = Counter[str](), network.entered
     stage, before = "", transport.traffic.words_sent
 

@@ -141,7 +141,7 @@ class FullBatch(Execution):
         """Make the view for training leave out dead rows, if any rank has one. Collective.
 
         Dead rows are rows that no training vertex needs (`layouts.live`). `fixed_by`: the first
-        layer if it reads the view's `fixed` (`nn.conv`), else None.
+        layer, if the view holds what it computes without weights (`Conv.fixed`); else None.
         """
         whole, block = self._whole, self._block
         wanted = data.splits["train"].cpu().numpy()

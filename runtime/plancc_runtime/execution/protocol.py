@@ -1,6 +1,7 @@
 """The interface between the training loop and an execution.
 
-By default an epoch is a full batch: a forward and a backward pass over a view, and one update.
+An execution runs epochs. By default an epoch is a full batch: a forward and a backward pass over
+the graphs of the layers (`View`), and one update.
 """
 
 from __future__ import annotations
@@ -123,8 +124,8 @@ class Execution(ABC):
     def epochs(self) -> Iterator[None]:
         """Return the context in which all epochs are executed. Collective.
 
-        Its end receives all messages in flight, also after an error of all ranks: a buffer in
-        flight must not be freed.
+        When it ends, also by an error on all ranks, all messages in flight are received: a buffer
+        in flight must not be freed.
         """
         try:
             yield
@@ -147,7 +148,7 @@ class Execution(ABC):
     def _fix_input(self, view: View, network: Network, data: LocalData) -> LocalData:
         """Store in `view.fixed` what the first layer reads instead of the features. Collective.
 
-        Return the data to train with; features have 0 rows if no layer reads them afterwards.
+        Return the data to train with; its features have 0 rows if no layer will read them again.
         """
         view.fixed = network.fixed(view.graphs[0], data.features)
         view.graphs[0].release_buffers()  # these buffers are as wide as the features

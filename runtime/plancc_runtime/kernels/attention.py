@@ -66,7 +66,7 @@ class Attended:
             `attention` divides by Z), and room for <g, out>, which the adjoint writes.
         x (Tensor[n, h d]): For every column, the row that is summed.
         parts (Tensor[m, 2 h d]): `positive`, and the result before the bias is added.
-        totals (Tensor[m, 2, h]): P and Z.
+        totals (Tensor[m, 2, h]): P and Z, the sums of a[e] in the positive and in both branches.
         slope: Slope of the LeakyReLU below 0, in [0, 1].
         scale (Tensor[nnz, h] or None): Dropout factors of the attention, in CSR order.
         mean: Whether heads are averaged instead of concatenated.
@@ -93,10 +93,11 @@ class Attended:
 def factors(
     pattern: Pattern, source: Tensor, target: Tensor, slope: float
 ) -> tuple[Tensor, Tensor] | None:
-    """Return the arrays `Attended.column` and `Attended.row`, or None if the kernel cannot be used.
+    """Return scores of columns and rows, with exponentials: `Attended.column`, `Attended.row`.
 
-    The kernel needs a CPU pattern with nonzeros and 32-bit indices, slope at most 1, and finite
-    scores. Within a head, two source scores must differ by at most `LARGEST_SPREAD`.
+    Return None if the kernel cannot be used. The kernel needs a CPU pattern with nonzeros and
+    32-bit indices, slope at most 1, and finite scores. Within a head, two source scores must
+    differ by at most `LARGEST_SPREAD`.
 
     Parameters:
         source (Tensor[n, h]): Score of every column.
@@ -136,7 +137,7 @@ def attention(
     """Compute LeakyReLU, softmax, weighted sum, bias and mean of heads in one loop over the rows.
 
     Parameters:
-        prepared: Result of `factors`.
+        prepared: Scores of columns and of rows, with exponentials: the result of `factors`.
         x (Tensor[n, h d]): For every column, the row that is summed; contiguous.
         bias (Tensor[h d], or Tensor[d] if `mean`; optional): Bias of the result.
 
@@ -165,7 +166,7 @@ def attention_adjoint(
     The source scores, and perhaps the target scores, must be products of rows of x with `vectors`.
 
     Parameters:
-        g (Tensor[m, h d], or Tensor[m, d] if `mean`): Gradient of the result; contiguous.
+        g (Tensor[m, h d], or Tensor[m, d] if `kept.mean`): Gradient of the result; contiguous.
         vectors (Tensor[2, h d] or Tensor[1, h d]): Source score of column j: <x[j], vectors[0]>
             in every head; target score of row i: <x[places[i]], vectors[1]>, if it exists.
         places (int64[m], optional): Column of every row's own vertex; by default i for row i.
@@ -189,7 +190,10 @@ def attention_adjoint(
 
 
 def _inner(side: PatternSide, kept: Attended, g: Tensor) -> Tensor:
-    """Return the gradients of target[i], [m, h]; write <g[i], out[i]> to `kept.row[i, 3]`."""
+    """Return the gradients of all rows' target scores, Tensor[m, h].
+
+    Write the inner products of the rows of g with the rows of the result to ``kept.row[:, 3]``.
+    """
     scores = g.new_empty(len(side), kept.heads)
     _run(INNER, side, kept, {G: g, SCORES: scores})
     return scores
@@ -242,7 +246,8 @@ def _call64(call: Any) -> None:
 def _vectors(context, builder, lanes, array_type):  # type: ignore[no-untyped-def]
     """Return the type of a vector of `lanes` numbers, and two functions of an array and a place.
 
-    The first returns a pointer to the vector that begins at array[place]; the second, the vector.
+    The first returns a pointer to the vector that begins at array[place]; the second returns the
+    vector itself.
     """
     vector = ir.VectorType(context.get_data_type(array_type.dtype), lanes)
 
@@ -308,7 +313,7 @@ def _put(typing_context, x, place, value):  # type: ignore[no-untyped-def]
 def _dot_tile(typing_context, lanes, y, to, x, first):  # type: ignore[no-untyped-def]
     """Return the dot product of y[to : to + lanes] and x[first : first + lanes].
 
-    Terms are added in a binary tree.
+    The terms are added in pairs, then the sums of the pairs, and so on.
     """
     if not isinstance(lanes, types.IntegerLiteral):
         return None
@@ -383,7 +388,7 @@ def _dot(y, to, x, first, d):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _stages(call, dtype):  # type: ignore[no-untyped-def]
-    """Claim blocks of rows or columns and compute the call's stage, until no block is left."""
+    """Claim blocks of rows or columns, and compute `call`'s stage for them, until none is left."""
     stage, num_blocks = call[STAGE], call[NUM_BLOCKS]
     blocks = carray(pointer(call[BLOCKS]), num_blocks + 1, np.int64)
     while True:

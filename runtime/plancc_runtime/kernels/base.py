@@ -46,7 +46,7 @@ class SparseMatrix(ABC):
         number of threads. Terms of a row are added in order, or column block by column block.
 
         Parameters:
-            x (Tensor[n, d]): Contiguous, of the matrix's dtype and device; no part of `out`.
+            x (Tensor[n, d]): Contiguous, of the matrix's dtype and device; not a part of `out`.
             out (Tensor[m, d], or Tensor[>= m, d] with `rows`): Contiguous; read only if `add`.
             rows (Tensor, int64[m], optional): Distinct row numbers of `out`; by default 0..m-1.
 

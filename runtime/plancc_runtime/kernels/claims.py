@@ -1,6 +1,7 @@
 """Division of rows among the threads of compiled functions.
 
-The functions get the address of a *call*: int64[index of the next block, addresses, sizes].
+The functions get the address of a *call*: an int64 array with the index of the next block of rows
+to compute, the addresses of the other arrays, and their sizes.
 """
 
 from __future__ import annotations

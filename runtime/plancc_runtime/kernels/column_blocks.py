@@ -58,8 +58,9 @@ def best_count(
 ) -> int:
     """Return the number of column blocks with the shortest estimated product time, from `COUNTS`.
 
-    With B blocks, reads of x miss a cache as rarely as with a cache B times as large, but `out` is
-    read and written B times. No time is measured, so the number is the same in every run.
+    A product multiplies the matrix by x, and writes `out`. With B blocks, reads of x miss a cache
+    as rarely as with a cache B times as large, but `out` is read and written B times. No time is
+    measured, so the number is the same in every run.
 
     Parameters:
         row_ptr (int64[m + 1]), columns (int32[nnz]): CSR arrays of the matrix.
@@ -82,7 +83,10 @@ def best_count(
 
 
 def _miss(columns: np.ndarray, num_columns: int, held: int) -> float:
-    """Estimate the share of reads of x that miss a cache with room for `held` rows of x."""
+    """Estimate, for a product with x, the share of reads of rows of x that miss a cache.
+
+    The cache has room for `held` rows of x.
+    """
     length = min(len(columns), WINDOW * held)
     if num_columns <= held or length <= held:
         return 0.0

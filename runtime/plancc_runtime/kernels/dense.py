@@ -27,10 +27,11 @@ def linear(
     rectified: bool = False,
     onto: Tensor | None = None,
 ) -> Tensor:
-    """Return x weight + bias or, if `rectified`, max(x weight + bias, 0): Tensor[m, d_out].
+    """Return x @ weight + bias or, if `rectified`, max(x @ weight + bias, 0): Tensor[m, d_out].
 
-    If `onto` is given, x weight is added to it in place; no earlier operation may have saved `onto`
-    for its backward pass. For bfloat16 x, a float32 weight is rounded, but its gradient is not.
+    If `onto` is given, x @ weight is added to it in place; no earlier operation may have saved
+    `onto` for its backward pass. For bfloat16 x, a float32 weight is rounded, but its gradient is
+    not.
     """
     if x.dtype != weight.dtype:
         product = _Rounded.apply(x, weight)
@@ -41,7 +42,8 @@ def linear(
 def fork(x: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return x for one operation, and x or its distinct rows `rows` for another operation.
 
-    The backward pass adds one gradient to the other in place, so no other code may keep either.
+    The backward pass adds the gradient of one result to that of the other in place, so no other
+    code may keep these gradients.
     """
     if x.requires_grad:
         return _Fork.apply(x, rows)
@@ -69,7 +71,7 @@ NARROW = 16
 
 
 def laid_out_for(weight: Tensor) -> Tensor:
-    """Return the same weight, stored in the layout in which the product x weight is quickest."""
+    """Return the same weight, stored in the layout in which the product x @ weight is quickest."""
     return weight.T.contiguous().T if weight.shape[1] <= NARROW else weight
 
 
@@ -119,7 +121,7 @@ with torch 99 ms."""
 def quicker_compiled(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None
 ) -> bool:
-    """Return whether `kernels.tall` can compute x weight + bias and is quicker than torch.
+    """Return whether `kernels.tall` can compute x @ weight + bias and is quicker than torch.
 
     False for shapes that do not fit: `kernels.tall` does not check them, but torch raises an error.
     """
@@ -191,9 +193,10 @@ class _DenseLinear(torch.autograd.Function):
 
 
 def _gradients(ctx: Any, g: Tensor, back: Tensor | None, g_onto: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of weight and bias.
+    """Return the gradients of weight and bias, for the gradient g of a dense layer's result.
 
-    The gradients of x (if needed) and `onto` are written to `back` and `g_onto`.
+    The gradient of the layer's input is written to `back`, unless this is None. If the layer adds
+    its result to a tensor, the gradient of this tensor is written to `g_onto`.
     """
     x, weight, out = ctx.saved_tensors
     _, needs_weight, needs_bias, _, needs_onto = ctx.needs_input_grad
@@ -240,7 +243,7 @@ class _Fork(torch.autograd.Function):
 
 
 class _Rounded(torch.autograd.Function):
-    """The product x weight of bfloat16 rows and a float32 weight."""
+    """The product ``x @ weight`` of bfloat16 rows x and a float32 weight."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:

@@ -143,7 +143,7 @@ def neighbour_sum(side: PatternSide, x: Tensor) -> Tensor:
 def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
     """Return out[i] = sum of value[e] over the nonzeros e of group i: Tensor[groups, d].
 
-    `value` is in CSR order: Tensor[nnz, d].
+    The groups are the rows or the columns. `value` is in CSR order: Tensor[nnz, d].
     """
     if not side.native:  # sums are a product with the 0/1 matrix of groups and nonzeros
         edge = _numbers(side.index) if side.edge is None else side.edge
@@ -156,8 +156,8 @@ def edge_sum(side: PatternSide, value: Tensor) -> Tensor:
 def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
     """Return out[i, h] = sum of weight[e, h] x[j, h] over the nonzeros e of group i.
 
-    The groups are the rows or the columns, and ``side.index`` has every j. Shapes of weight (CSR
-    order) and x: [nnz, h], [n, h, d].
+    The groups are the rows or the columns, ``side.index`` has every j, and h is the attention
+    head. Shapes of weight (in CSR order) and x: [nnz, heads], [n, heads, d].
     """
     out = x.new_empty(len(side), *x.shape[1:])
     if not side.native:
@@ -172,7 +172,7 @@ def weighted_sum(side: PatternSide, weight: Tensor, x: Tensor) -> Tensor:
 def edge_dot(pattern: Pattern, g: Tensor, x: Tensor) -> Tensor:
     """Return out[e, h] = <g[i, h], x[j, h]> for all nonzeros e = (i, j): Tensor[nnz, h].
 
-    Shapes of g and x: [m, h, d], [n, h, d].
+    h is the attention head. Shapes of g and x: [m, heads, d], [n, heads, d].
     """
     side = pattern.rows
     out = x.new_empty(pattern.num_nonzeros, x.shape[1])
@@ -218,7 +218,10 @@ def take(pattern: Pattern, edge: Tensor, x: Tensor) -> Tensor:
 
 
 def take_adjoint(pattern: Pattern, edge: Tensor, g: Tensor) -> Tensor:
-    """Return the adjoint of `take`: out[j, k] sums g[i, k] over all edge[i, k] in column j."""
+    """Return the adjoint of `take`, for the gradient g of its result: Tensor[num_columns, d].
+
+    out[j, k] is the sum of g[i, k] over all i whose nonzero edge[i, k] is in column j.
+    """
     d = g.shape[1]
     out = g.new_zeros(pattern.num_columns, d)
     if pattern.rows.native:

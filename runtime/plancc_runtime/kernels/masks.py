@@ -32,7 +32,8 @@ def nonzero_mask(
 
         mix(mix(key ^ mix(vertex of i)) + (vertex of j) * ceil(heads / 2) + h // 2)
 
-    `rows` and `columns` have the vertices; `like` (Tensor[0, heads]) gives dtype and device.
+    where mix is a hash. `rows` and `columns` have the vertices; `like` (Tensor[0, heads]) gives
+    dtype and device.
     """
     heads, side = like.shape[1], pattern.rows
     out = empty(pattern.num_nonzeros, heads, like)
@@ -83,7 +84,7 @@ def _drawn(
 def _put(
     pattern: Pattern, rows: Tensor, columns: Tensor, dropped: int, key: np.uint64, out: Tensor
 ) -> None:
-    """Draw a number for every nonzero and head; write 0 to `out` if below `dropped`, else 1."""
+    """Write 0 or 1 to `out` for every nonzero and head: 0 if a random number is below `dropped`."""
     heads = out.shape[1]
     pairs = (heads + 1) // 2
     stream = mixed(mixed(rows.to(torch.int64)) ^ signed(int(key)))

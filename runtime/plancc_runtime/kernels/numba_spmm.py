@@ -148,7 +148,7 @@ class _Csr:
 
 @cache
 def _compiled(dtype: torch.dtype) -> Any:
-    """Return the C function of the product; it gets the address of a call (`kernels.claims`)."""
+    """Return the C function of the product, called with the address of a `kernels.claims` call."""
     return cfunc("void(CPointer(int64))")(_product32 if dtype == torch.float32 else _product64)
 
 

@@ -47,7 +47,7 @@ _I64, _FLOAT = ir.IntType(64), ir.FloatType()
 def forward(
     x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, add: bool, rectified: bool
 ) -> None:
-    """Compute out = x weight + bias, or out += x weight + bias if `add`; float32, on the CPU.
+    """Compute out = x @ weight + bias, or out += x @ weight + bias if `add`; float32, on the CPU.
 
     Then, if `rectified`, compute out = max(out, 0). `out` is contiguous.
     """
@@ -64,10 +64,13 @@ def backward(
     of_x: Tensor | None,
     masked: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of weight and bias from the gradient g of x weight + bias.
+    """Return the gradients of `weight` and `bias`, given the gradient `g` of the layer's result.
+
+    The result is ``x @ weight + bias``, rectified if `out` is given.
 
     Parameters:
-        out (Tensor[m, d_out], optional): The result if it was rectified, else None.
+        out (Tensor[m, d_out], optional): The result, if it is rectified; None if the result is
+            ``x @ weight + bias``.
         of_x (Tensor[m, d_in], optional): Memory for the gradient of x.
         masked (Tensor[m, d_out], optional): Memory for g with 0 wherever `out` is not positive.
     """
@@ -95,7 +98,7 @@ def _run(name: str, x: Tensor, right: Tensor, share: int, *others: int) -> None:
     Parameters:
         right: The weight or, in the backward pass, its transpose.
         share: Number of rows in one partial sum of the backward pass.
-        others: Further arguments of the function, which it gets in the array `call` from `OUT` on.
+        others: Further arguments of the function: the entries of array `call` from index `OUT` on.
     """
     d_in, d_out = sizes = x.shape[1], right.numel() // x.shape[1]
     of_in, of_out = (tiles(width, x.element_size(), WIDEST) for width in sizes)
@@ -197,8 +200,8 @@ def _product(rows, left, right, out, bias, flags, tiles):  # type: ignore[no-unt
 def _tile(typing_context, rows, size, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
     """Compute a tile: out[r, :] = epilogue(sum over k < terms of left[r, k] right[k, :]).
 
-    A row has two vectors. The epilogue adds old values of out (flag `ADD`) and the bias, and
-    applies the activation (flag `RELU`).
+    In each row, a tile has the numbers of two vectors, which may overlap. The epilogue adds old
+    values of out (flag `ADD`) and the bias, and applies the activation (flag `RELU`).
 
     Parameters:
         rows (int): Number of rows: `AT_ONCE` or 1.
@@ -230,7 +233,7 @@ def _equal(builder, value, number):  # type: ignore[no-untyped-def]
 
 
 def _write_tile(builder, rows, lanes, left, right, out, bias, flags):  # type: ignore[no-untyped-def]
-    """Generate the instructions for a tile; each row has two vectors of `lanes` numbers."""
+    """Generate the instructions of `_tile`; a tile has two vectors of `lanes` numbers per row."""
     (a, a_step, term_step, terms), (b, b_step), (c, c_step, shift) = left, right, out
     vector = ir.VectorType(_FLOAT, lanes)
     zero = ir.Constant(vector, [0.0] * lanes)

@@ -16,7 +16,7 @@ from plancc_runtime.kernels.base import SparseMatrix
 class TorchMatrix(SparseMatrix):
     """A CSR tensor that ``torch.addmm`` multiplies, with 32-bit indices if the sizes allow this.
 
-    To add, or to write only some rows, `multiply` needs a temporary tensor of m rows.
+    To add, or to write only some rows, `multiply` needs a temporary tensor for the whole product.
     """
 
     name = "torch"

@@ -1,4 +1,4 @@
-"""Vector instructions of compiled products, and the vectors that cover the columns of a row."""
+"""Vector instructions of compiled products, and the sizes of vectors that make up a row."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Masks that select a rank's share of a mini-batch from the rank's slice of the plan.
 
 Every rank draws the same mini-batches, so no index is sent in a step. Once, at the start, ranks
-send vertices of halo rows and *boundary pins*: the rows of a receiver that need a sent row.
+send the vertex numbers of halo rows, and *boundary pins*: rows of a receiver that need a sent row.
 
     row j of rank m goes to rank n if the mini-batch keeps a nonzero (i, j) of a row i of rank n
 
@@ -43,15 +43,16 @@ the slice. All choices keep the same nonzeros and messages."""
 
 @dataclass(frozen=True, eq=False)
 class KeptBlock:
-    """The nonzeros and message rows of a rank's slice that are in one block of a mini-batch.
+    """What one block of a mini-batch keeps of a rank's slice: nonzeros, and rows in messages.
 
     Attributes:
         nonzeros (int64[m]): Positions in the arrays of the slice; ascending.
         rows (int32[m]): Index of every nonzero's row in the mini-batch.
         columns (int32[m]): Index of every nonzero's column in the slice.
         factors (float64[m] or None): Factors of the nonzeros' values; None if all are 1.
-        received (int64[...]): Positions of the block's halo rows among the slice's; ascending.
-        sent (int64[...]): Positions of the block's sent rows among the slice's; ascending.
+        received (int64[...]): Positions of the block's halo rows among the slice's halo rows.
+        sent (int64[...]): Positions of the block's sent rows among the slice's sent rows. Both are
+            ascending.
     """
 
     nonzeros: Int64Array
@@ -69,7 +70,7 @@ class KeptBlock:
         scratch: tuple[Int32Array, Int32Array],
         in_place: bool,
     ) -> tuple[Block, Int64Array, Int64Array]:
-        """Return the block, and positions in `rows` of its outputs and of its inputs, ascending.
+        """Return the mini-batch's block, and where its outputs and inputs are in `rows`, ascending.
 
         Parameters:
             rows (int64[m]): Rows of the slice that take part in the mini-batch.
@@ -166,9 +167,9 @@ class BatchMask:
     """Selects a rank's share of mini-batches from its slice: rows, nonzeros and messages.
 
     The constructor is collective, and part k must be on rank k. An instance takes 4 bytes per
-    nonzero of the rank, 8 per boundary pin, and 24 per known vertex; listed batches
-    (`plancc.sampling.Batch.listed`) take 4 more per nonzero and pin, unless rows are sorted by
-    vertex.
+    nonzero of the rank, 8 per boundary pin (see the module), and 24 per vertex of an own row, a
+    halo row or a pin. For batches that list their nonzeros (`plancc.sampling.Batch.listed`), an
+    instance takes 4 more bytes per nonzero and pin, unless rows are sorted by vertex.
     """
 
     def __init__(self, part: Block, transport: Transport) -> None:
@@ -242,9 +243,9 @@ class BatchMask:
         return self._part.halo
 
     def _places(self, vertices: Int32Array | None) -> Int64Array:
-        """Return the positions of the vertices in `_vertices`, ascending: int64[m].
+        """Return the positions in `_vertices` at which `vertices` are, ascending: int64[m].
 
-        Vertices that this rank does not know are left out; None stands for all that it knows.
+        Vertices that are not in `_vertices` are left out; None stands for all that are.
         """
         if vertices is None:
             return np.arange(len(self._vertices))
@@ -255,7 +256,7 @@ class BatchMask:
     def _block(self, batch: Batch, block: int, members: Int64Array) -> KeptBlock:
         """Return block number `block` of the mini-batch: its nonzeros and its message rows.
 
-        `members` are positions in `_vertices`.
+        `members` are the positions in `_vertices` of the mini-batch's vertices on this rank.
         """
         part, number = self._part, self._number
         factors: Floats | None
@@ -301,15 +302,17 @@ class BatchMask:
 
 @njit(cache=True, nogil=True)
 def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
-    """Search a CSR matrix for the nonzeros of a sampled block.
+    """Search a rank's CSR matrix for the nonzeros of a mini-batch's block.
 
     Return each nonzero's position in the matrix (int64[m]; -1 if missing), its row in the
     mini-batch (int32[m]), and whether none is missing and positions ascend.
 
     Parameters:
         at: Index in the CSR matrix of every row of the block; -1 if missing.
-        layer: Row pointers of the block; column vertex, and position in the row, of every nonzero.
-        csr: Row pointers and columns of the matrix; `BatchMask._by_vertex`; the columns' vertices.
+        layer: Three arrays: row pointers of the block; column vertex of every nonzero; its position
+            in the row.
+        csr: Four arrays: row pointers and columns of the matrix; an order of each row's nonzeros by
+            vertex (`BatchMask._by_vertex`); the vertex of each column.
         num_own: Number of own rows, which are the first rows of the matrix.
         number: For every row of the matrix, its index in the mini-batch.
     """
@@ -372,9 +375,10 @@ def between(ptr: Any, columns: Any, places: Any, number: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def columns_of(nonzeros: Any, column: Any, num_rows: int) -> Any:
-    """Return the columns of some nonzeros, int32[m]; then only the own, then only the halo columns.
+    """Return the columns of the given nonzeros: all columns, the own columns, the halo columns.
 
-    The last two are int64. Own columns are below `num_rows`; halo columns are numbered from 0.
+    The first array is int32[m], the others are int64. Own columns are below `num_rows`; in the last
+    array, halo columns are numbered from 0.
     """
     columns = np.empty(len(nonzeros), dtype=np.int32)
     for k in range(len(nonzeros)):  # a separate loop: its cache misses overlap
@@ -396,7 +400,8 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
     int32[m], and the block's `row_ptr` and `column`.
 
     Parameters:
-        parts: Row and column of every nonzero, positions of halo rows, and sent rows.
+        parts: Rows and columns of the nonzeros, halo columns from 0 in the order in which their
+            rows arrive, and sent rows; all but the halo columns are numbered as in the slice.
         num_rows: Number of rows of the slice.
         live, scratch: As in `KeptBlock.of`.
         place: If all rows are inputs, every batch row's column and the number of own columns; else
@@ -440,9 +445,10 @@ def _laid_out(parts: Any, num_rows: int, live: Any, scratch: Any, place: Any) ->
 
 
 def _boundary(part: Block, transport: Transport) -> tuple[Int32Array, Int64Array, Int32Array]:
-    """Receive the vertices of halo rows, int32[halo rows], and the boundary pins. Collective.
+    """Return the vertices of halo rows, int32[halo rows], `pin_ptr` and `pins`. Collective.
 
-    ``pins[pin_ptr[k]:pin_ptr[k + 1]]`` are the receiver's vertices whose rows need the sent row k.
+    ``pins[pin_ptr[k]:pin_ptr[k + 1]]`` are the vertices of the receiver that need the k-th row that
+    this rank sends.
     """
     halo = halo_vertices(part, transport)
     foreign = np.flatnonzero(part.column >= part.num_inputs)

@@ -40,5 +40,5 @@ class SeedDraws(Protocol):
     def drawn(self, sampler: Any, number: int) -> Rounds[Seeds]:
         """Return this rank's share of the seed vertices of mini-batch `number`. Collective.
 
-        `sampler` draws the rows that the seeds need.
+        `sampler` chooses what the seed vertices come from, such as links.
         """

@@ -106,7 +106,7 @@ class Block(WithColumns):
     def of_part(
         cls, part: Part, self_loops: bool, factor: npt.NDArray[np.float64] | None = None
     ) -> Block:
-        """Return the block with all rows and nonzeros of a plan's slice, for all layers."""
+        """Return the block with all rows and nonzeros of a plan's slice; it serves every layer."""
         return cls(
             inputs=part.global_id,
             outputs=None,
@@ -157,8 +157,9 @@ class Block(WithColumns):
         """Return the block with the values that `name` selects.
 
         "plan" keeps the values; all others drop a diagonal that normalising added. "sum": 1 per
-        edge, times a mini-batch's `factor`. "mean": 1 / (edges of the row). "closed-mean": mean
-        over edges and own vertex, with a diagonal in every own row.
+        edge, times the nonzero's `factor` if the block has factors. "mean": 1 / (edges of the row).
+        "closed-mean": as "mean", but the row's own vertex counts too, with a nonzero on the
+        diagonal.
 
         In a block from `boundary.draw`, means divide by the edges before the draw, and edges are
         multiplied by `scale`, which keeps the expected values.
@@ -214,9 +215,10 @@ class Block(WithColumns):
         )
 
     def whole_degree(self, nonzeros: str) -> Int64Array:
-        """Return the number of nonzeros of every row on all ranks: int64[num_local_rows].
+        """Return how many nonzeros each local row has on all ranks together: int64[num_local_rows].
 
-        `nonzeros` is a name in `NONZEROS`. `layouts.whole_counts` must have counted these before.
+        `nonzeros`, a name in `NONZEROS`, says which nonzeros count. `layouts.whole_counts` must
+        have counted them before.
         """
         closed = nonzeros == "closed" or (nonzeros == "plan" and self.self_loops)
         counts = self.closed_edges if closed else self.edges

@@ -63,9 +63,10 @@ def numbered(block: Block, sampling: Sampling) -> Block:
 
 
 def with_uses_sent(block: Block, transport: Transport) -> Block:
-    """Return the block with `Numbering.uses_sent`: the receiver's `uses` of sent rows. Collective.
+    """Return the block with `Numbering.uses_sent`, which receivers send. Collective.
 
-    A block without `Numbering.uses` is returned unchanged.
+    It has, for every sent row, the numbers of the receiver's nonzeros that multiply the row. A
+    block without `Numbering.uses` is returned unchanged.
     """
     numbering = block.numbering
     if numbering is None or numbering.uses is None:
@@ -85,7 +86,7 @@ class Sample:
         whole: The block that the sample is drawn from.
         expand: The messages of the kept rows.
         received (bool[halo rows of `whole`]): Whether each halo row is kept.
-        scale: Factors of edges in own columns, and in halo columns.
+        scale: Two factors: of the kept nonzeros in own columns, and of those in halo columns.
         keeps_own: Whether all nonzeros in own columns are kept.
     """
 
@@ -99,9 +100,9 @@ class Sample:
 
     @cached_property
     def block(self) -> Block:
-        """The block of the kept rows and nonzeros, whose values are multiplied by the factors.
+        """The block of the kept rows and nonzeros; values are multiplied by the sample's `scale`.
 
-        Its attributes `edges` and `scale` are for `Block.with_coefficients`.
+        The block's attributes `edges` and `scale` are for `Block.with_coefficients`.
         """
         whole = self.whole
         number = places(self.received) + np.int32(whole.num_inputs)
@@ -135,10 +136,10 @@ class Sample:
         )
 
     def kept_halo_part(self, part: csr_matrix) -> csr_matrix:
-        """Return the kept nonzeros in halo columns, multiplied by ``scale[1]`` and transposed.
+        """Return the kept nonzeros in halo columns, scaled (by ``scale[1]``) and transposed.
 
-        csr_matrix[kept halo rows, local rows]; `part` is `matrices.halo_part` of the whole block.
-        `keeps_own` must be true.
+        csr_matrix[kept halo rows, local rows]; `part` is `matrices.halo_part` of the block before
+        sampling. `keeps_own` must be true.
         """
         rate, key, uses = self._nonzeros
         scale = self.scale[1]
@@ -189,10 +190,10 @@ def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
 
 
 def expected_rows(block: Block, sampling: Sampling) -> float:
-    """Return the expected number of rows that this rank sends: the sum of p (1 - (1 - q)^u).
+    """Return the expected number of rows that this rank sends.
 
-    p and q are the rates of boundary rows and boundary edges; u is the receiver's number of
-    nonzeros in the row's column.
+    It is the sum of p (1 - (1 - q)^u) over the rows of this rank's messages. p and q are the rates
+    of boundary rows and boundary edges; u is the receiver's number of nonzeros in the row's column.
     """
     rows = float(block.expand.send.volume)
     if sampling.boundary_edges is not None:
@@ -345,10 +346,10 @@ def _kept_rows(
     pin: Any,
     scale: float,
 ) -> Any:
-    """Draw the nonzeros in halo columns that `_kept` draws, for CSR arrays of their transpose.
+    """Draw the same nonzeros in halo columns as `_kept`, from a matrix with a row per halo column.
 
-    Return the CSR arrays of the kept rows. `received` says which rows (halo rows) are kept, and
-    `scale` multiplies the values.
+    The arguments and the result are CSR arrays of such a matrix; the result has only the kept rows,
+    which `received` marks. `scale` multiplies the values.
     """
     rows = size = 0
     for c in range(len(received)):

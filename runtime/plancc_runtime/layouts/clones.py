@@ -19,7 +19,7 @@ root. In epoch e + r, the root adds them to its z, and sends z, the *total*, to 
     leaf      P h ----.                            .----> z = z of the root
     root               `--> z = P h + s h + sums -'
 
-Between turns, a vertex uses the rows that it received last. The backward pass sends nothing:
+Between turns, a clone uses the row that it received last. The backward pass sends nothing:
 received rows are constants.
 """
 
@@ -64,7 +64,7 @@ from plancc_runtime.workspace import empty
 
 @dataclass(frozen=True, eq=False)
 class Clones:
-    """One rank's clones, which are its own rows and its leaves.
+    """One rank's clones: its own rows (*roots*), and copies of others' rows (*leaves*).
 
     Attributes:
         block: The matrix P, with a row and a column per clone [own rows | leaves]. Its edge counts
@@ -82,7 +82,7 @@ class Clones:
     def alone(self) -> Clones:
         """Return these clones, with the edges of every row counted on this rank only.
 
-        Means divide by these counts in variant 0c, which sends no rows.
+        Means divide by these counts in variant 0c (`--fold none`), which sends no rows.
         """
         block = self.block
         assert block.edges is not None
@@ -92,7 +92,7 @@ class Clones:
         return replace(self, block=replace(block, edges=edges, closed_edges=edges + ~in_p))
 
     def partial(self, coefficients: str, own_only: bool) -> Block:
-        """Return the matrix P with the values `coefficients`; only its own rows if `own_only`."""
+        """Return `block` with the values `coefficients`; only its own rows if `own_only`."""
         block = self.block
         if coefficients != "plan":
             edges = block.without_added_diagonal()
@@ -110,7 +110,7 @@ class Clones:
         return block
 
     def own_coefficients(self, coefficients: str) -> npt.NDArray[np.float64] | None:
-        """Return the factors s in z = P h + s h (see module): float64[clones]; None: z = P h."""
+        """Return s of the module's formula ``z = P h + s h``: float64[clones]; None if it is 0."""
         leaf = np.arange(len(self.diagonal)) >= self.num_own
         if coefficients == "plan":
             return np.where(leaf, self.diagonal, 0)
@@ -198,7 +198,7 @@ def _trees_of(block: Block, transport: Transport) -> tuple[Exchange, Int32Array,
 
 
 def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
-    """Return own rows, then rows of the leaves, which their owners send: Tensor[clones, width].
+    """Return own rows, then rows of leaves (copies), which owners send: Tensor[clones, width].
 
     Collective.
     """
@@ -207,13 +207,15 @@ def with_leaves(clones: Clones, x: Tensor, transport: Transport) -> Tensor:
 
 
 class CloneGraph(LocalGraph):
-    """The graph of a layer in which every rank computes with its clones.
+    """The graph of a layer in which every rank computes with its clones (see the module).
 
-    Products send rows only in training with variant cd-r; with `sums`, products are collective.
+    Products send rows only in training with variant cd-r, in which `sums` is given. Then products
+    are collective.
 
     Parameters:
         last: Whether this is the last layer, whose outputs are own rows only.
-        sums: Delayed partial sums and totals from other ranks; None if no rows are sent.
+        sums: Delayed partial sums, and totals (complete sums), from other ranks; None if no rows
+            are sent.
         constant: Whether x is the same in all products; with `sums`, a product is then computed
             once.
     """
@@ -236,8 +238,9 @@ class CloneGraph(LocalGraph):
         self._product: Tensor | None = None
 
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
-        """Return z = P x + s x (see the module) or, if `back`, P^T x + s x, without autograd.
+        """Return z = P x + s x or, if `back`, P^T x + s x, without autograd.
 
+        P are the nonzeros of this rank, s is the factor of each clone's own row (see the module).
         If the constructor got `sums`, the forward product is collective: it sends partial sums, and
         uses those that it received in earlier epochs.
         """
@@ -287,7 +290,10 @@ class CloneGraph(LocalGraph):
         self._product = None
 
     def _partial_of(self, coefficients: str) -> tuple[Sequence[SparseMatrix], Tensor | None]:
-        """Return P and its transpose, laid out for products, and s (see the module)."""
+        """Return P (this rank's nonzeros) and its transpose, laid out for products, and s.
+
+        s is the factor by which a clone's own row is multiplied; see the module.
+        """
         if coefficients not in self._partial:
             block = self._clones.partial(coefficients, self._own_only)
             both = both_ways(matrix_of(block), self.resources)
@@ -338,7 +344,7 @@ class Delay:
 
 
 def _bin(trees: Exchange, sent: BoolArray, received: BoolArray, resources: Resources) -> Bin:
-    """Return a bin with the chosen roots (own rows) and leaves (copies of other ranks' rows).
+    """Return the `Bin` of the chosen roots (own rows) and leaves (copies of other ranks' rows).
 
     Parameters:
         trees: The exchange between all roots and leaves; see `_trees_of`.
@@ -363,14 +369,15 @@ def _on(resources: Resources, rows: npt.NDArray[np.integer]) -> Tensor:
 
 @dataclass(eq=False)
 class _Turns:
-    """Rows that the vertices of one bin have received in one layer, and rows in flight.
+    """Rows that one bin of vertices (`Delay`) has received in one layer, and rows in flight.
 
     Attributes:
         up, down: Buffers of partial sums that go to roots (own rows), and of totals that go to
-            leaves (copies); or None.
+            leaves (copies); None while no buffer is needed.
         sums (Tensor[roots, width] or None): Added to the roots' rows; None until sums arrive.
         totals (Tensor[leaves, width] or None): Replace the leaves' rows; None until totals arrive.
-        next_sums, next_totals: Received rows that replace `sums` and `totals` at the next turn.
+        next_sums, next_totals: Received rows that replace `sums` and `totals` when the bin's
+            vertices send again.
         rising, falling: Whether messages of `up`, or of `down`, are in flight.
     """
 
@@ -392,9 +399,10 @@ class _Turns:
 
 
 class DelayedSums:
-    """Exchanges partial sums and totals of one layer; they are used r (the delay) epochs later.
+    """Sends partial sums of one layer to owners, and totals back; both are used r epochs later.
 
-    See Md et al. 2021, Algorithm 4. A root is a vertex on its owner, a leaf its copy on a rank.
+    r is the delay (Md et al. 2021, Algorithm 4). A vertex is a *root* on its owner; its copies on
+    other ranks are *leaves*. Leaves send partial sums, whose total the root sends back.
 
     Parameters:
         returns: Whether roots send totals to leaves. The last layer needs none.
@@ -409,13 +417,14 @@ class DelayedSums:
 
     @property
     def cycle(self) -> int:
-        """Number of epochs after which the vertices of a bin exchange sums again."""
+        """Number of epochs between two exchanges of the same vertex's sums."""
         return self._delay.epochs
 
     def exchange(self, partial: Tensor) -> None:
-        """Receive rows for the bin whose turn it is, and send partial sums of the bin's leaves.
+        """Receive rows for the vertices of this epoch's bin, and send partial sums of their leaves.
 
-        Collective. `partial` has the partial sums of all this rank's leaves: Tensor[leaves, width].
+        Collective. A leaf is this rank's copy of another rank's vertex. `partial` has the partial
+        sums of all leaves: Tensor[leaves, width].
         """
         delay, number = self._delay, self._delay.epoch % self._delay.epochs
         if not self._turns:
@@ -431,9 +440,10 @@ class DelayedSums:
             turn.rising = True
 
     def complete(self, z: Tensor) -> None:
-        """Add received sums to roots in z, put received totals in leaves, and send totals.
+        """Add received sums to the roots' rows of z, and put received totals in the leaves' rows.
 
-        z is P h + s h, changed in place. Collective; called after `exchange`.
+        The roots' rows of the bin that exchanges rows in this epoch are sent to the leaves. At the
+        call, z is P h + s h (see the module). Collective; called after `exchange`.
         """
         delay = self._delay
         for each, turn in zip(delay.bins, self._turns, strict=True):

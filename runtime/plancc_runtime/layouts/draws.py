@@ -73,7 +73,7 @@ class Draws(ABC, Generic[S]):
 
     Parameters:
         part: The slice of a row plan. Part k must be on rank k.
-        population: Vertices to draw from; without pattern of nonzeros if owners draw.
+        population: Vertices to draw from. It lacks the pattern of nonzeros if owners draw.
         clock: Clock that counts the time of the draws under the name "draw".
         seeds: Draws the seed vertices if owners draw; None if the sampler draws them.
 
@@ -107,7 +107,8 @@ class Draws(ABC, Generic[S]):
     def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
         """Draw this rank's share of mini-batch `number` in rounds of messages.
 
-        A draw must end before the next draw starts. Collective, except if `self.alone` is true.
+        `which` says which rows the blocks have. A draw must end before the next draw starts.
+        Collective, except if `self.alone` is true.
         """
 
 
@@ -149,7 +150,7 @@ class OwnerDraws(Draws[S]):
     @staticmethod
     @abstractmethod
     def expected(sampler: S, num_vertices: int, nonzeros_per_row: float) -> tuple[float, int]:
-        """Return the expected number of nonzeros of a whole mini-batch, and the rounds of its draw.
+        """Return the expected number of nonzeros of a whole mini-batch, and of rounds to draw it.
 
         In a round, every rank exchanges messages with all its peers once.
         """
@@ -158,7 +159,7 @@ class OwnerDraws(Draws[S]):
 class NeighbourDraws(OwnerDraws[NeighbourSampler]):
     """Draws in which owners draw the neighbours of their rows.
 
-    A rank needs 4 bytes per own row, and sends one bit per halo row in every hop.
+    A rank needs 4 bytes per own row, and sends one bit per halo row for every layer.
     """
 
     def _begin(self, population: Population, transport: Transport) -> None:

@@ -68,9 +68,10 @@ class EdgeGraph(LocalGraph):
 
     @property
     def edge_index(self) -> Tensor:
-        """Sources and targets of the edges, numbered as in `local_edge_index`: int64[2, edges].
+        """Sources and targets of the edges, as local row numbers: int64[2, edges].
 
-        Edges are sorted by target row, then by the source's vertex. Collective on first use.
+        The numbers are those of `local_edge_index`: own rows, then halo or folded rows. Edges are
+        sorted by target row, then by the source's vertex. Collective on first use.
         """
         if self._edge_index is None:
             column, row = self.local_edge_index()

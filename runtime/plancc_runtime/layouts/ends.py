@@ -1,7 +1,7 @@
 """Pairs of vertices: the rank that owns the source of a pair receives the row of the target.
 
-For pairs that are not in the plan, ranks make the exchange with a *directory* of the owner and
-local row of every vertex; rank k stores the k-th range of vertices.
+For pairs that are not in the plan, ranks first look up the owner and the local row of each vertex
+in a *directory*; rank k stores the directory's entries of the k-th range of vertices.
 """
 
 from __future__ import annotations
@@ -107,9 +107,10 @@ class Directory:
     def ends(
         self, source: Int64Array, target: Int64Array, num_rows: int, resources: Resources
     ) -> Ends:
-        """Return pairs of vertices, with the exchange that receives their targets. Collective.
+        """Return pairs of vertices, and the exchange by which this rank gets the targets' rows.
 
-        `source` has local rows, `target` vertices that any rank may own: int64[m] each.
+        `source` has local rows of this rank, and `target` vertices that any rank may own: int64[m]
+        each. Collective.
         """
         vertices, number = np.unique(target, return_inverse=True)
         column, exchange = columns_of_rows(*self.places(vertices), num_rows, self._transport)
@@ -119,10 +120,10 @@ class Directory:
 def columns_of_rows(
     rank: Int64Array, row: Int64Array, num_rows: int, transport: Transport
 ) -> tuple[Int64Array, Exchange]:
-    """Return the column of each row, int64[m], and the exchange of other ranks' rows. Collective.
+    """Return a column number for each row, int64[m], and the exchange of other ranks' rows.
 
-    `rank` and `row` are each row's owner and number there; rows may repeat. Own rows keep their
-    numbers; others are numbered from `num_rows` on.
+    Collective. `rank` is each row's owner, `row` its local number on the owner; rows may repeat.
+    For own rows, the column number is `row`; others are numbered from `num_rows` on.
     """
     away = np.flatnonzero(rank != transport.rank)
     keys, number = np.unique(rank[away] << 32 | row[away], return_inverse=True)

@@ -57,7 +57,7 @@ class Action:
 
     Attributes:
         what: "start" or "finish" messages, "multiply", "send" or "add" rows of a scatter, or
-            "share".
+            "share" (carry out a collective of a group of ranks).
         step: The step of the program to which the action belongs.
         comes: Step that moves rows which a product reads as they arrive; None: none are awaited.
         leaves: Step that sends a product's rows as they are computed; None: no rows are sent.
@@ -192,12 +192,14 @@ class SharedRows(NamedTuple):
 class Executor:
     """Runs the program of a product, or its adjoint, with one rank's matrices and exchanges.
 
-    InputError if the program breaks the module's rules; the adjoint is checked when it first runs.
+    Raises InputError if the program needs another order of steps than the module describes; the
+    adjoint is checked when it first runs.
 
     Parameters:
-        blocks: Pieces of each step's matrix, by the step's name and whether they are transposed.
+        blocks: The matrix of each product, in pieces, by the step's name and whether the step
+            multiplies by the transposed matrix.
         movers: The exchange of each step that moves rows, by the step's name.
-        shared: The rows of each step that shares rows in a group, by the step's name.
+        shared: The shared rows of each step in which a group shares rows, by the step's name.
     """
 
     def __init__(
@@ -218,7 +220,10 @@ class Executor:
         }
 
     def with_blocks(self, blocks: Blocks, movers: Mapping[str, RowMover[Any]]) -> Executor:
-        """Return a copy with exchanges `movers`; `blocks` replace the blocks of the same keys."""
+        """Return a copy with `movers` as its only exchanges, and with `blocks`.
+
+        The copy keeps the blocks for whose keys `blocks` has none.
+        """
         other = copy(self)
         other._blocks, other._movers = self._blocks | blocks, movers
         return other

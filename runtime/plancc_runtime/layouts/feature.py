@@ -65,8 +65,9 @@ class FeatureGraph(LayerGraph):
     """The graph of a layer on a rank of a feature plan. The constructor is collective.
 
     Parameters:
-        part: Part of a feature plan, from `layouts.order.order_rows` with the same pipeline.
-        resources: `wire` is the dtype in which halo rows are sent between groups.
+        part: Part of a feature plan, made by `layouts.order.order_rows` with the same pipeline.
+        resources: `wire` is the dtype of halo rows, which groups of ranks send to each other. A
+            group shares a part.
         pipeline: Value of the option `pipeline`, as in `layouts.pipeline.pipelining`.
         aggregate_on: "device", or "cpu": the CPU multiplies while the device updates rows
             (MixGCN-CPU; Wan et al. 2025, Section 4.1).
@@ -118,7 +119,7 @@ class FeatureGraph(LayerGraph):
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """Return A x or, if `back`, A^T x, without autograd. Collective.
 
-        If x has fewer columns than the group has ranks, some ranks get no columns.
+        If x has fewer columns than the part has ranks, some ranks get no columns.
         """
         if self.alone:
             return self.multiply(0, x.contiguous(), coefficients, back)
@@ -152,7 +153,7 @@ class FeatureGraph(LayerGraph):
         bias: Tensor | None = None,
         rectified: bool = False,
     ) -> Tensor:
-        """Return A (x weight) + bias, as in `LayerGraph`. Collective.
+        """Return A (x @ weight) + bias, as in `LayerGraph`. Collective.
 
         With a pipeline, each batch of rows of x weight is sent as soon as it is computed.
         """
@@ -204,8 +205,8 @@ class FeatureGraph(LayerGraph):
         Collective. Input and output are contiguous: Tensor[num_inputs, width].
 
         Parameters:
-            before: Called with the range of a batch's rows before sending; fills these rows of
-                `source`.
+            before: Called with the range of a batch's rows, to fill these rows of `source` before
+                they are sent.
             after: Called with the range of a batch's rows when they are in `out`.
             meanwhile: Called once, while the first messages are in flight.
         """
@@ -226,7 +227,7 @@ class FeatureGraph(LayerGraph):
                     after(at)
 
     def _needs(self, coefficients: str, back: bool) -> list[int]:
-        """Return the index of the last batch of input rows that each batch of output rows reads."""
+        """Return, for each batch of output rows, the last batch of input rows that it needs."""
         return [0] if self._batches.stages == 1 else self._stages_of(coefficients, back).needs
 
     @property
@@ -238,7 +239,7 @@ class FeatureGraph(LayerGraph):
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
-        """Return one batch of rows of A x or, if `back`, A^T x: Tensor[rows of the batch, columns].
+        """Return batch `stage` of the rows of A x or, if `back`, A^T x: Tensor[batch, columns].
 
         x has this rank's columns of all rows of the part. Collective among the ranks that have the
         same position in their groups.
@@ -289,7 +290,7 @@ def empty_like(x: Tensor) -> Tensor:
 class _ProductLinear(torch.autograd.Function):
     """The product (A x) W and its gradients, for a graph with a pipeline.
 
-    For the result's gradient g, each batch of rows of g W^T is sent once it is computed.
+    For the result's gradient g, each batch of rows of g W^T is sent as soon as it is computed.
     """
 
     @staticmethod

@@ -1,8 +1,8 @@
 """The messages of a feature-parallel product, one all-to-all per batch of rows and direction.
 
-Before the product, a rank sends to every other rank of its group those columns of its own rows that
-the other rank multiplies; afterwards, results are sent back. Rows are received directly into the
-product's input.
+The ranks that share a part form a group. Before the product, a rank sends to every other rank of
+its group those columns of its own rows that the other rank multiplies; afterwards, results are sent
+back. Rows are received directly into the product's input.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Slicing:
     """Shares of rows and columns that the ranks of a group have, and the devices that hold them.
 
     Attributes:
-        batches: Batches of the rows of the group.
+        batches: Division of the group's rows into batches.
         members: The ranks of the group, in the order of their process columns.
         crosses: Whether own rows are on a GPU, but the rank's columns of all rows in host memory.
     """
@@ -57,7 +57,7 @@ class Slicing:
 
     @property
     def place(self) -> torch.device:
-        """Device that holds a rank's columns of all rows of the group (see `Flow.held`)."""
+        """Device that holds this rank's columns of all rows of its group of ranks (`Flow.held`)."""
         return CPU if self.crosses else self.device
 
 
@@ -71,7 +71,7 @@ class _Moving:
 
 
 class Flow:
-    """The messages of one product. Methods that send or receive are collective in the group.
+    """The messages of one product. Methods that send or receive are collective in a group of ranks.
 
     A rank must finish its messages in the order in which it started them.
 
@@ -117,7 +117,7 @@ class Flow:
             self._inputs.append(self._start(pieces, rows))
 
     def receive_input(self, last: int) -> None:
-        """Wait until the batches of input rows with indices up to `last` are received."""
+        """Wait until the input rows of the batches 0 to `last` are received."""
         while self._received <= last:
             self._received += 1
             with self._slicing.clock("wait"):
@@ -138,7 +138,10 @@ class Flow:
         self._outputs.append(self._start(rows, [*pieces, buffer]))
 
     def receive_output(self, stage: int) -> slice:
-        """Wait for a batch's own rows, copy them into `out`, and return their range in `out`."""
+        """Wait for the own rows in a batch of the product; return their range in `out`.
+
+        The rows are copied into `out`.
+        """
         slicing, at = self._slicing, self._local[stage]
         arrived = self._outputs.popleft()
         with slicing.clock("wait"):

@@ -4,7 +4,8 @@ A process row has some rows of A, cut into pieces by columns (`Grid.pieces`), ea
 rank has the rows of H that belong to its part, or only some of their columns. A 1D grid has one
 process column, and sends no piece of A. A 2D grid is a Split-3D grid with one grid layer.
 
-H -> A H has these steps at rank (i, j) of a grid layer; G -> A^T G has them in reverse order:
+H -> A H has these steps at rank (i, j) of a grid layer; G -> A^T G has them in reverse order. A_iq
+is piece q of process row i, H_qj the rows of H for this piece at process column j, T_ij the result:
 
     for every piece q:   A_iq is broadcast in the process row, if the row has several ranks
                          H_qj is broadcast in the process column
@@ -168,7 +169,7 @@ class GridGraph(ProgramGraph):
         rectified: bool = False,
         onto: Tensor | None = None,
     ) -> Tensor:
-        """Return x weight + bias, as in `LayerGraph`. Collective.
+        """Return ``x @ weight + bias``, as in `LayerGraph`. Collective.
 
         A process row broadcasts the columns of x and, backward, of the result's gradient (Tripathy
         et al. 2020, Algorithm 3, second phase).
@@ -194,8 +195,8 @@ class GridGraph(ProgramGraph):
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
         """Return all columns of x, as in `LayerGraph`. Collective.
 
-        `copies` ranks get the same rows, and each computes the loss of these rows divided by
-        `copies`. So the backward pass multiplies gradients by `copies`.
+        A number of ranks, `copies`, get the same rows, and each of them divides the loss of these
+        rows by `copies`. So the backward pass multiplies gradients by `copies`.
         """
         if not self.grid.splits_columns:
             return x
@@ -261,7 +262,7 @@ class GridGraph(ProgramGraph):
         }
 
     def _words_of_slices(self, width: int) -> Int64Array:
-        """Return the words of own rows on each rank of the process row: int64[ranks]."""
+        """Return how many words each rank of the process row has in its own rows: int64[ranks]."""
         slices = (self.slice_of(width, j) for j in range(self.row.size))
         return self.num_inputs * np.array([at.stop - at.start for at in slices], np.int64)
 

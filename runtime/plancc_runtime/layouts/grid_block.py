@@ -61,8 +61,9 @@ def block_of_share(share: GridShare, self_loops: bool) -> Block:
 def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
     """Return the block of a rank of a "1.5d" grid that receives only the rows that it needs.
 
-    Its columns belong to the chunk (`Grid.chunk`) of the process column; if the rank's part is in
-    another chunk, the block has no inputs. Peer number k in messages is the rank that has part k.
+    The block has the columns of the process column's chunk of parts (`Grid.chunk`). If the rank's
+    own part is in another chunk, the block has no columns of own rows. Peer number k in messages is
+    the rank that has part k.
     """
     grid, part = share.grid, share.block
     assert part is not None

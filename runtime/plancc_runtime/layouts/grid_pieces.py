@@ -71,7 +71,7 @@ class Csr:
 
 
 class OwnPieces:
-    """The pieces whose columns this rank has.
+    """The pieces of A in a process row whose columns this rank has.
 
     Parameters:
         transposed (csr_matrix[columns, rows]): The rank's block, from `layouts.matrices.halo_part`.
@@ -137,7 +137,7 @@ class RowPieces:
         self._buffers: list[Csr] = []
 
     def blocks(self) -> Blocks:
-        """Return all pieces, and all transposed pieces, for the step "matrix" of a program."""
+        """Return all pieces, and all transposed pieces, in the form that `Executor` takes."""
         count = range(len(self._pieces))
         return {
             ("matrix", back): [_Travelling(self, k, back) for k in count] for back in (False, True)
@@ -204,7 +204,7 @@ class RoundBuffers:
     """Buffers of one product for the pieces of H that are sent.
 
     Attributes:
-        ring: Two buffers for pieces of other ranks, of even and of odd index.
+        ring: Two buffers for other ranks' pieces: one for even indices of pieces, one for odd.
         rows (Tensor[rows of the part, width] or None): Own rows in a forward product, else None.
     """
 

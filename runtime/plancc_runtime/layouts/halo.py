@@ -29,7 +29,7 @@ GROUP_ROWS = 2048  # packing or adding 2048 rows takes about as long as one call
 
 
 class MessageRun(Protocol):
-    """Protocol of an object that belongs to the consecutive messages with indices `messages`."""
+    """Protocol of an object for some consecutive messages, whose indices are `messages`."""
 
     @property
     def messages(self) -> range: ...
@@ -54,10 +54,10 @@ P = TypeVar("P", bound=RowRun)
 
 @dataclass(frozen=True)
 class OuterBlock:
-    """Own rows that are sent in a group of messages.
+    """Own rows that this rank sends in some consecutive messages.
 
     Attributes:
-        messages: Indices of the messages, in the order of the send sets.
+        messages: Indices of these messages among all messages that the rank sends.
         at: Range of the rows in `MessageBuffers.outer`.
         rows (int64[m]): Local indices; a row occurs once for each peer that needs it.
     """
@@ -118,7 +118,7 @@ class RowMover(ABC, Generic[M]):
 
     @abstractmethod
     def send_rows(self, h: Tensor, buffers: M) -> None:
-        """Start a forward round, which sends own rows. Collective.
+        """Begin to move own rows to the product (a forward round). Collective.
 
         Parameters:
             h (Tensor[num_inputs, width]): Own rows.
@@ -128,7 +128,8 @@ class RowMover(ABC, Generic[M]):
     def arriving(self, pieces: Sequence[Any], buffers: M) -> Iterator[tuple[Any, Tensor]]:
         """Yield the pieces of a block in their order, each with the rows that it reads.
 
-        A piece is yielded as soon as its rows arrive. The last piece ends the forward round.
+        A piece is yielded as soon as its rows have arrived. With the last piece, the forward round
+        that `send_rows` began ends.
         """
 
     @abstractmethod
@@ -137,8 +138,8 @@ class RowMover(ABC, Generic[M]):
     ) -> Iterator[tuple[Any, Tensor]]:
         """Yield the pieces of a block in a backward round, each with memory for the piece's rows.
 
-        Collective. The caller writes the rows into this memory; when it asks for the next piece,
-        the rows are sent.
+        Collective. The caller writes the rows of the adjoint product into this memory. They are
+        sent when the caller asks for the next piece.
         """
 
     @abstractmethod
@@ -154,7 +155,7 @@ class HaloExchange(RowMover[B]):
 
     Attributes:
         num_inputs, num_halo: Number of own rows, and number of halo rows.
-        steps: This rank's traffic in the step or steps of a forward round.
+        steps: This rank's traffic in a forward round: one entry, or one for each hop.
     """
 
     steps: tuple[StepTraffic, ...]
@@ -347,7 +348,7 @@ def groups(ptr: np.ndarray, work: np.ndarray, least: int) -> Iterator[tuple[rang
 
 
 def complete(arrivals: Iterator[int], parts: Sequence[G], clock: Clock) -> Iterator[G]:
-    """Yield the groups `parts` of messages in their order, each when all its messages have arrived.
+    """Yield each group of messages in `parts`, in order, once all its messages have arrived.
 
     `arrivals` are the messages' indices, counted over all groups. `clock` counts the waiting time
     as "wait".

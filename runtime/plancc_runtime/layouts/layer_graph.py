@@ -117,11 +117,11 @@ class LayerGraph(ABC):
         rectified: bool = False,
         onto: Tensor | None = None,
     ) -> Tensor:
-        """Return x weight + bias, divided among the ranks in the same way as x. Collective.
+        """Return x @ weight + bias, divided among the ranks in the same way as x. Collective.
 
         If `rectified`, return max(result, 0). Weight and bias are whole, even if ranks hold only
-        some columns of x. x weight is added to `onto` in place; no earlier operation may have saved
-        `onto` for its backward pass.
+        some columns of x. If `onto` is given, the product is added to it in place; then no earlier
+        operation may have saved `onto` for its backward pass.
         """
         return linear(x, weight, bias, rectified, onto)
 
@@ -156,7 +156,7 @@ class LayerGraph(ABC):
         return self.finished(z, bias, rectified)
 
     def own_columns(self, vector: Tensor) -> Tensor:
-        """Return this rank's entries of `vector`, which has one entry per column of a matrix."""
+        """Return this rank's entries of `vector`, such as a bias with an entry per column of H."""
         return vector
 
     def first_column(self, width: int) -> int:

@@ -29,10 +29,10 @@ from plancc_runtime.transport.row_numbers import send_numbers
 def live_blocks(
     block: Block, wanted: Int64Array, layers: int, transport: Transport
 ) -> tuple[list[Block], list[Int64Array]]:
-    """Return a block without dead rows for every layer, and rows of every layer. Collective.
+    """Return a block without dead rows for every layer, and the live rows. Collective.
 
-    The rows are local, ascending: inputs of the first layer, then outputs of every layer. A layer
-    that drops nothing has the object `block` itself, unless boundary edges are sampled.
+    The live rows are local rows, ascending: inputs of the first layer, then outputs of every layer.
+    A layer that drops nothing has the object `block` itself, unless boundary edges are sampled.
 
     Parameters:
         block: The block of all rows; from `boundary.ready_to_draw` if the boundary is sampled.
@@ -117,9 +117,9 @@ def _live_block(
 
 
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:
-    """Return only the nonzeros in `uses` that are in a live halo column and in an output row.
+    """Return only the nonzeros in `uses` that are in an output row and read a live halo row.
 
-    `live` says whether each halo row is live: bool[halo rows].
+    `live`, bool[halo rows], says which halo rows the live outputs need.
     """
     left = np.zeros(block.num_local_rows, np.bool_)
     left[outputs] = True

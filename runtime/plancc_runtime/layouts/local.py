@@ -129,7 +129,7 @@ class LocalGraph(ProgramGraph):
         return None if self._block.outputs is None else self._places
 
     def rows_of_product(self, outputs: Int64Array) -> Int64Array:
-        """Return the rows of A x that a layer reads to compute the rows `outputs`: int64[...]."""
+        """Return which rows of A x a layer needs to compute the rows `outputs`: int64[m]."""
         return outputs
 
     def is_finite(self) -> bool:
@@ -147,10 +147,10 @@ class LocalGraph(ProgramGraph):
         return x if self.transport.size == 1 else torch.cat([x, self.halo(x)])
 
     def returned(self, y: Tensor) -> Tensor:
-        """Return the own rows of y plus the copies of these rows on other ranks. Collective.
+        """Add to the own rows of y the copies of these rows on other ranks; return the sums.
 
-        y has own rows, then halo rows, Tensor[num_columns, width]; this is the adjoint of
-        `columns`.
+        y has own rows, then halo rows, Tensor[num_columns, width]. The method is the adjoint of
+        `columns`. Collective.
         """
         own, copies = y.split([self._halo.num_inputs, self._halo.num_halo])
         found: Tensor = _Returned.apply(own, copies, self._halo)
@@ -186,9 +186,10 @@ class LocalGraph(ProgramGraph):
         return torch.cat([x, self._copied(x, self._copies)])
 
     def partial_rows(self, x: Tensor) -> Tensor:
-        """Send folded rows of x to their owners; return own rows, then received rows. Collective.
+        """Send the partial sums in x, of rows that other ranks own, to the owners. Collective.
 
-        `fold_pattern` says to which own row each received row belongs.
+        Return own rows, then the received partial sums. `fold_pattern` says to which own row each
+        of these belongs.
         """
         if self._partials is None:
             return x
@@ -196,8 +197,9 @@ class LocalGraph(ProgramGraph):
         return torch.cat([x[:own], self._copied(x[own:], self._partials)])
 
     def fold_pattern(self, nonzeros: str) -> Pattern:
-        """Return the pattern of the matrix that sums the result of `partial_rows` into own rows.
+        """Return the pattern of the matrix that sums own and received rows into own rows.
 
+        The columns are the rows that `partial_rows` returns: own rows, then received rows.
         An own row has a nonzero in its own column if this rank has nonzeros in the row, and a
         nonzero for every rank that sends a folded row for it.
         """
@@ -239,7 +241,10 @@ class LocalGraph(ProgramGraph):
         return self.local_pattern(nonzeros)
 
     def local_pattern(self, nonzeros: str) -> Pattern:
-        """Return the pattern of all local rows; in an edge plan, folded rows follow own rows."""
+        """Return the pattern of own rows and, in an edge plan, of rows with partial sums to send.
+
+        `nonzeros` is a name in `layouts.block.NONZEROS`.
+        """
         from plancc_runtime.kernels.edges import Pattern
 
         if nonzeros not in self._patterns:

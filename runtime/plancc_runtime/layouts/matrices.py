@@ -25,10 +25,10 @@ GROUP_NONZEROS = 16384  # multiplying 16384 nonzeros takes about as long as one 
 
 
 class BlockPiece(NamedTuple):
-    """A piece of a block, laid out for a product in one direction.
+    """A piece of a block: a matrix for products of the forward pass, or of the backward pass.
 
     Attributes:
-        messages: Messages that bring `source` rows or, if transposed, send `target` rows.
+        messages: Messages that bring `source` rows or, in the backward pass, send `target` rows.
         source: Range of the rows that the piece reads, in the product's input.
         target: Range of the rows that the piece computes, in the product's output.
         rows (Tensor int64[m] or None): Index in `target` of every stored row; None: all rows.

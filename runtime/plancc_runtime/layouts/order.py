@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def order_rows(part: Part, method: str, pipeline: str, transport: Transport) -> Part:
     """Return the slice with its rows sorted by the method `method`. Collective.
 
-    "auto" is "rcm" if there is a pipeline, else "none". In a feature plan, the rows of a group are
-    sorted together, so ranks exchange rows.
+    "auto" is "rcm" if there is a pipeline, else "none". In a feature plan, the ranks that share
+    a part sort its rows together, so they exchange rows.
     """
     feature = part.grid is not None and part.grid.grid.scheme == "feature"
     if method == "auto":
@@ -71,7 +71,9 @@ def _handed_over(
     place: int,
     transport: Transport,
 ) -> VertexData:
-    """Return the vertex data of this rank's new rows, sent by the ranks of its group. Collective.
+    """Return the vertex data of this rank's new rows. Collective.
+
+    The data are sent by the ranks of its group, which share a part.
 
     Parameters:
         data: Vertex data of this rank's old rows.

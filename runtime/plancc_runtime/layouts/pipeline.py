@@ -31,7 +31,8 @@ class Pipelining:
     def of(cls, row_ptr: Int64Array, column: np.ndarray, stages: int | None = None) -> Pipelining:
         """Return the pipelining of a square CSR matrix.
 
-        By default, the number of batches follows from the bandwidth (`wanted_stages`).
+        `stages` is the number of batches of rows; by default, `wanted_stages` computes it from the
+        matrix's bandwidth.
         """
         n, b = len(row_ptr) - 1, bandwidth(row_ptr, column)
         return cls(n, b, max(1, min(n, stages or wanted_stages(n, b))))

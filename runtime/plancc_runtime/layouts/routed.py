@@ -35,7 +35,7 @@ class RouteBuffers(Buffers):
 
     Attributes:
         stage (Tensor[rows of the stage, width]): Rows received in a hop, or sent in a later hop.
-        hops: Buffers of collect, cross and spread, each with its own range of the stage.
+        hops: Buffers of the three hops, each with its own range of the rows of `stage`.
     """
 
     stage: Tensor

@@ -71,7 +71,7 @@ class StackGraph(LocalGraph):
         return number.to(self.resources.device)
 
     def num_outputs_of(self, name: str) -> int:
-        """Return the number of this rank's rows of a vertex type in a layer's output."""
+        """Return the number of this rank's rows that a layer computes for vertex type `name`."""
         rows = self.outputs_of[name]
         return int(rows.stop - rows.start)
 

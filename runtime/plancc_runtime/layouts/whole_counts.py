@@ -13,7 +13,10 @@ from plancc_runtime.transport.row_numbers import send_numbers
 
 
 def with_whole_counts(block: Block, groups: Sequence[Group]) -> Block:
-    """Return the block with `edges` and `closed_edges` of all ranks. Collective in every group."""
+    """Return the block with every row's `edges` and `closed_edges`, summed over each group's ranks.
+
+    Collective in every group.
+    """
     edges = block.without_added_diagonal()
     counts = np.stack([np.diff(b.row_ptr) for b in (edges, edges.closed())])
     for group in groups:
@@ -23,7 +26,7 @@ def with_whole_counts(block: Block, groups: Sequence[Group]) -> Block:
 
 
 def with_whole_rows(block: Block, transport: Transport) -> Block:
-    """Return the block with `edges` and `closed_edges`, counted on all ranks. Collective."""
+    """Return the block with every row's `edges` and `closed_edges` on all ranks. Collective."""
     if block.fold is None:
         return block
     fold, own = block.fold, block.num_outputs

@@ -146,7 +146,8 @@ class Conv(nn.Module, ABC):
 
         Parameters:
             x (Tensor[num_inputs, d_in]): Input rows.
-            fixed: Result of ``self.fixed(graph, x)``; None if it must be computed.
+            fixed: Result of ``self.fixed(graph, x)``, the part of the layer that depends on no
+                weights; None if it must be computed.
             rectified: Whether to return max(output, 0); requires `rectifies`.
 
         Returns:
@@ -178,8 +179,8 @@ class Conv(nn.Module, ABC):
 
         Parameters:
             fixed: Whether `before` gets the result of the method `fixed` instead of x. If so,
-                `across` moves no rows. If `reads_input` is true, `before` also gets the rows of x
-                that belong to output vertices.
+                `across` moves no rows. If the layer's `reads_input` is true, `before` also gets the
+                rows of x that belong to output vertices.
             first: Whether this is the first layer, whose input needs no gradient.
 
         Raises:

@@ -88,6 +88,9 @@ class GINConv(LinearConv):
     def _mapped(
         self, graph: LayerGraph, z: Tensor, rectified: bool = False, onto: Tensor | None = None
     ) -> Tensor:
-        """Return the MLP's output from z, the first map's result without bias; z is overwritten."""
+        """Return the MLP's output from z, which is overwritten.
+
+        z is the result of the MLP's first linear map, to which the bias is not yet added.
+        """
         hidden = graph.finished(z, self.bias, rectified=True)
         return graph.linear(hidden, self.weight_out, self.bias_out, rectified, onto)

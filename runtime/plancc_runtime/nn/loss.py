@@ -57,7 +57,7 @@ def binary_cross_entropy(
 
 
 def loss_of_numbers(outputs: Tensor, numbers: Tensor, total: float, name: str) -> Tensor:
-    """Return this rank's share of the mean regression loss `name`; `total` is the split's size."""
+    """Return this rank's share of the mean regression loss `name` over `total` vertices."""
     summed = OF_NUMBERS[name](outputs, numbers.to(outputs.dtype), reduction="sum")
     return summed / (total * outputs.shape[1])
 

@@ -121,9 +121,9 @@ class Network(nn.Module):
         return x if self.standardization is None else self.standardization(x, where)
 
     def fixed(self, graph: LayerGraph, x: Tensor) -> Tensor:
-        """Return the fixed part of the first layer (`Conv.fixed`) for features x that never change.
+        """Return what the first layer computes from x without weights (`Conv.fixed`). Collective.
 
-        Collective.
+        If the features x never change, the result serves for every epoch.
         """
         return self.convs[0].fixed(graph, x)
 
@@ -210,8 +210,8 @@ class Network(nn.Module):
     def both_ways(self, k: int, fixed: bool = False, plain: bool = False) -> BothWays:
         """Return the forward and backward steps of layer k (from 0) and of its residual.
 
-        `fixed`: whether what needs no weights is computed before training (pass "constant").
-        `plain`: whether the pass "order" is off.
+        `fixed`: whether steps that need no weights are executed only once, before training (pass
+        "constant"). `plain`: whether the pass "order" is off.
         """
         conv, after = self.convs[k], list[LayerStep]()
         if k == len(self.convs) - 1:
@@ -227,7 +227,7 @@ class Network(nn.Module):
         return conv.rectifies and options.norm == "none" and options.activation == "relu"
 
     def normalised(self, z: Tensor, k: int, graph: LayerGraph) -> Tensor:
-        """Return z after the norm of layer k, which computes in the dtype of the parameters."""
+        """Return z after layer k's normalisation, computed in the dtype of the parameters."""
         if self.options.norm == "none":
             return z
         return self.norms[k](z.to(next(self.parameters()).dtype), graph).to(z.dtype)

@@ -39,7 +39,7 @@ def aggregate(
 
     Parameters:
         x (Tensor[n, d]): A row for each column of the pattern.
-        weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights in CSR order; not for a maximum.
+        weight (Tensor[nnz] or Tensor[nnz, d], optional): Weights in CSR order; None for a maximum.
         reduce: Name in `REDUCTIONS`.
     """
     check_choice("reduction", reduce, REDUCTIONS)
@@ -172,10 +172,10 @@ def _factors(pattern: Pattern, source: Tensor, target: Tensor) -> tuple[Tensor, 
 
 
 def _head_matrix(vectors: Tensor) -> Tensor:
-    """Return the matrix that maps a row to its scalar products with all vectors of all heads.
+    """Return the matrix that maps a row to the scalar products of its heads with k vectors each.
 
-    `vectors` is Tensor[k, heads, d]. The result, Tensor[heads d, k heads], has the columns of one
-    vector side by side, a column per head.
+    `vectors` is Tensor[k, heads, d]: k vectors for each head. The result is Tensor[heads d, k
+    heads]; the first `heads` columns belong to the first vector of every head, and so on.
     """
     k, heads, d = vectors.shape
     number = torch.arange(heads, device=vectors.device)

@@ -78,9 +78,9 @@ class _Layer:
         self._skips = network.options.residual and self.is_hidden
 
     def across_fixed(self, fixed: Tensor, x: Tensor) -> Rows:
-        """Return the arguments of `after` for all rows of the first layer.
+        """Return the arguments of `Halves.after` for all rows of the network's first layer.
 
-        `fixed` is the layer's fixed part, which `Conv.fixed` computed before training.
+        `fixed` is what `Conv.fixed` computed for this layer before training.
         """
         reads = self._network.convs[0].reads_input
         own = (self._graph.targets(x),) if reads or self._skips else ()
@@ -97,7 +97,10 @@ class _Layer:
         return (*self._halves.before(x), *((x,) if self._skips else ()))
 
     def across(self, given: Rows) -> Rows:
-        """Return the arguments of `after` for all rows from the results of `before`. Collective."""
+        """Return the arguments of `Halves.after`, made from the results `given` of `Halves.before`.
+
+        The arguments have all rows, as `given` does. Collective.
+        """
         moved, own = self._parted(given)
         return (*self._halves.across(*moved), *(self._graph.targets(each) for each in own))
 
@@ -126,7 +129,10 @@ class _Layer:
 
 
 def apply_all(network: Network, works: Sequence[Work], rows: Rows) -> Rows:
-    """Apply `works`, which use only the network's parameters, to all rows, some rows at a time."""
+    """Apply the functions `works` to all rows, some rows at a time.
+
+    Of the network, the functions use only the parameters.
+    """
     return _ApplyAll.apply(tuple(works), max(network.dims), len(rows), *rows, *network.parameters())
 
 

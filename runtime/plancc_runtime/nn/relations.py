@@ -212,16 +212,16 @@ class RelationConv(Conv):
     ) -> Tensor | None:
         """Return the output rows of type `name`, or None if all their entries are 0.
 
-        `moved` has a tensor for every relation, and `own` has the own rows of type `name`, if any.
-        Both come from `_rows`.
+        `moved` has, for every relation, the result of the layer's first step, and `own` has the own
+        rows of type `name`, if the layer reads them. Both come from `_rows`.
         """
 
     def _rows(
         self, stack: StackGraph, x: Tensor, fixed: Tensor | None
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Return the rows from which the layer's outputs are computed. Collective.
+        """Return what outputs are computed from: rows by relation, and own rows. Collective.
 
-        The list has, for every relation, the first step's result in the width of the source type.
+        The list has, for every relation, the first step's result, cut to the source type's width.
         The dict has the own rows by type; it may be empty if the layer does not read x itself.
         """
         widths, relations = self.types.widths, self.types.relations
@@ -306,9 +306,9 @@ class PerRelation(RelationConv):
     Rows are sent once for all relations. From the exchange, each convolution gets the source rows
     of its relation, or sums of these rows, as its argument `fixed`. Its argument x has the rows of
     the relation's destination type, if the convolution reads them. The rows of a destination type
-    are multiplied once by the sum of the convolutions' `own_map`, and once by a matrix that has
-    their `target_map` side by side. If a type is the destination of no relation, its output is a
-    separate linear map of its own rows, or 0 if the convolutions do not read own rows.
+    are multiplied once by the sum of the convolutions' weights `own_map`, and once by a matrix with
+    their weights `target_map` side by side. If a type is the destination of no relation, its output
+    is a separate linear map of its own rows, or 0 if the convolutions do not read own rows.
 
     Attributes:
         kind: Class of the convolutions; `per_relation` makes a subclass for every such class.

@@ -35,9 +35,9 @@ class Standardization(nn.Module):
     def fit(self, x: Tensor, transport: Transport, first_column: int = 0) -> None:
         """Set mean and scale from the rows of all ranks. Collective.
 
-        Several ranks may have the same row if every row is on equally many ranks. Squared
-        deviations are summed after the mean is known, to keep the digits of a small variance (Chan,
-        Golub and LeVeque 1983).
+        x has this rank's columns of the rows, from column `first_column` on. Several ranks may have
+        the same row if every row is on equally many ranks. Squared deviations are summed after the
+        mean is known, to keep the digits of a small variance (Chan, Golub and LeVeque 1983).
         """
         width, own = len(self.mean), slice(first_column, first_column + x.shape[1])
         sums, bounds = np.zeros((2, width)), np.full((2, width), -np.inf)

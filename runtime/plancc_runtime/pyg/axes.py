@@ -1,7 +1,7 @@
 """Finds which axis of a function's result has the graph's rows.
 
-The function is tried on tensors without data. If it succeeds with equally many rows in all row
-axes, and fails with different numbers, it handles each row independently.
+The function is tried on tensors without data. If it succeeds with equally many rows in all
+arguments, and fails with different numbers of rows, it handles each row independently.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def _places(call: Call) -> list[RowAxis] | None:
 def _on_shapes(call: Call, first: Spread, more: Iterable[int]) -> tuple[Any, Tensor]:
     """Run the function of a call on tensors without data, which have about `MANY` rows.
 
-    Return the result, and the tensor that replaced `first`. `more` adds rows to each row axis.
+    Return the result, and the tensor that replaced `first`. Each argument with a row axis gets as
+    many further rows as the next number in `more`.
     """
     left, given = iter(more), []
 

@@ -101,7 +101,8 @@ class Call(NamedTuple):
     def run(self) -> Any:
         """Run the function and return its result.
 
-        The result has no mark, unless it is a marked argument that the function changed in place.
+        The result has no mark (see `pyg.marks`), unless it is a marked argument that the function
+        changed in place.
         """
         return self.func(*self.args, **self.kwargs)
 
@@ -113,7 +114,7 @@ class Call(NamedTuple):
         return self.kwargs[named[0]] if named else default
 
     def dims(self, place: int, default: Any, ndim: int) -> set[int]:
-        """Return the axes, from 0, that argument `dim`, at position `place`, names; all if None."""
+        """Return the axes, from 0, in argument `dim` (at position `place`); all if it is None."""
         found = self.get(place, "dim", default)
         if self.name == "flip" and isinstance(found, int):
             found = self.args[1:]
@@ -164,7 +165,7 @@ class _Operations(TorchDispatchMode):
 def _is_pointwise(operation: Any) -> bool:
     """Whether torch tags an operation as pointwise.
 
-    A tag of any overload counts, unless the operation is in `SUMS`.
+    A tag of any overload counts, unless the operation is a reduction (`SUMS`).
     """
     name = operation.overloadpacket.__name__.rstrip("_")
     if name == "scalar_tensor":  # makes a tensor of a number

@@ -118,9 +118,9 @@ def _entries_of(
 
 
 def _chosen(graph: Graph) -> tuple[Tensor, Tensor]:
-    """Choose rows close to each other, on all ranks: bool[num_rows]; return also their edges.
+    """Choose rows of a small region of the graph, which may lie on several ranks. Collective.
 
-    Collective.
+    Return whether each of this rank's rows is chosen, and whether each edge joins chosen rows.
     """
     column, row = graph.edge_index
     chosen = torch.zeros(graph.num_rows, dtype=torch.bool)
@@ -202,8 +202,9 @@ class _Output(NamedTuple):
 
     Attributes:
         layer: Name of the layer; "" for the network itself.
-        of: Kind of the tensor's rows; None if all ranks have the same tensor.
-        axis: Index of the axis that has these rows.
+        of: What the tensor has an entry for: rows of a vertex type, or edges of a relation; None if
+            all ranks have the same tensor.
+        axis: Index of the axis of these rows or edges.
     """
 
     layer: str
@@ -225,7 +226,7 @@ class _Side(NamedTuple):
     graph: Graph | TypedGraph | None
 
     def taken(self, x: Tensor, entry: Entry) -> Tensor:
-        """Return the entries of x that are in the subgraph and belong to this run. Collective.
+        """Return the entries of x for rows or edges that this run has in the subgraph. Collective.
 
         Axis 0 of x has this rank's entries; the run on one rank gets the entries of all ranks.
         """
@@ -260,7 +261,8 @@ class _Passes(NamedTuple):
 
     Attributes:
         outputs: Outputs of all layers.
-        gradients: For every argument, the kind of its entries (None: no kind), and its gradient.
+        gradients: For every argument, the kind of its entries (`Entry`; None if all ranks have the
+            same entries), and its gradient.
     """
 
     outputs: list[_Output]
@@ -291,7 +293,7 @@ def _run(
     """Run a forward and a backward pass in float64. The loss is a weighted sum of all outputs.
 
     `named` has the network's arguments for the whole graph. `known` has the outputs of the run on
-    all ranks; from them, the run on one rank learns which outputs have rows.
+    all ranks; from them, the run on one rank learns which outputs have a row for each vertex.
     """
     inner = _without_caches(model).double().train()
     outputs: list[_Output] = []

@@ -246,7 +246,8 @@ class Distributed(nn.Module):
                 raise InputError(
                     f"rank {rank} has other values in the network's '{name}' than rank 0; set the "
                     "same torch seed on all ranks before making the network, or call "
-                    "`graph.sync_parameters(model)`; rows of vertices must be passed as an argument"
+                    "`graph.sync_parameters(model)`; a tensor with a row for every vertex must be "
+                    "an argument of the network, not a part of it"
                 )
 
     # Kinds of arguments
@@ -349,8 +350,8 @@ class Distributed(nn.Module):
     def _on_columns(self, layer: Any, rules: TorchRules) -> list[Any]:
         """Return hooks of HGTConv, which concatenates the rows of all types.
 
-        Inside the layer, tensors have no marks, and halo rows follow own rows. Only keys and values
-        of attention are sent; all other halo rows are 0.
+        Inside the layer, tensors have no marks (see `pyg.marks`), and halo rows follow own rows.
+        Only keys and values of attention are sent; all other halo rows are 0.
         """
 
         def enter(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
@@ -412,7 +413,8 @@ class Distributed(nn.Module):
     def _on_own_rows(self, layer: Any) -> list[Any]:
         """Return hooks for `layer`, a PyTorch Geometric aggregation, which reduces edges per row.
 
-        An aggregation that is known to handle each row independently gets tensors without marks.
+        An aggregation that is known to handle each row independently gets plain tensors, without
+        the marks of `plancc_runtime.pyg.marks`.
         """
         pads = _pads(layer.__class__)
         is_sum = type(layer).__name__ in ("SumAggregation", "MeanAggregation")  # take messages
@@ -570,9 +572,7 @@ def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
 
 @cache
 def _pads(kind: type[nn.Module]) -> bool:
-    """Return whether an aggregation pads its input, so that all rows have the same number of
-    edges.
-    """
+    """Return whether an aggregation pads its input to the same number of edges for all rows."""
     return "max_num_elements" in signature(kind.forward).parameters
 
 
@@ -599,14 +599,17 @@ def tensors_in(value: Any) -> list[tuple[Path, Tensor]]:
 
 
 def _path_text(path: Path) -> str:
-    """Return the name that error messages use for an argument, or for a tensor in an argument."""
+    """Return an argument's name followed by the keys that lead to a tensor in it, as in x['a'][0].
+
+    Error messages contain this text.
+    """
     return str(path[0]) + "".join(f"[{key!r}]" for key in path[1:])
 
 
 def _fitting(x: Tensor, rows: TypeRows | None, edges: TypeEdges | None) -> list[str]:
-    """Return the values of `ArgumentKind.what` that fit the shape of a tensor.
+    """Return what a tensor may hold, judged by its shape: values of `ArgumentKind.what`.
 
-    "beyond" is added if an edge index has a number that is not a local row.
+    "beyond" is added if the tensor may be an edge index, but has a number that is no local row.
     """
     found = []
     if x.ndim and edges is not None:

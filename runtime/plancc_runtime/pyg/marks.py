@@ -82,7 +82,7 @@ class EdgeEnds(Mark):
 
     @property
     def of(self) -> TypeRows:
-        """Rows to which the ids refer; if the tensor has both ends, the ids in its first row."""
+        """Rows to which the ids of the tensor's first (or only) end of edges refer."""
         return self.ends[0].of
 
     @property
@@ -156,7 +156,9 @@ class Unknown(Mark):
 
 
 class Count(int):
-    """The size of a spread axis. If a function makes a tensor of this size, its axis is spread too.
+    """The size of a spread axis, that is, an axis of which each rank has some entries.
+
+    If a function makes a tensor of this size, the tensor's axis is spread too.
 
     As a size, a `Count` is this rank's number of entries. In quotients, powers, comparisons,
     strings, and products with a float, a `Count` is the number on all ranks.
@@ -231,7 +233,7 @@ def mark_in_place(x: Tensor, axis: int, of: TypeRows | None, each: int = 1) -> T
 
 
 def counted(size: int, of: TypeRows | None, total: Callable[[], int]) -> Count:
-    """Return `size`, this rank's size of a spread axis, as a `Count` with `of` and `total`."""
+    """Return this rank's `size` of a spread axis as a `Count`, with attributes `of` and `total`."""
     found = Count(size)
     found.of, found.total = of, total
     return found

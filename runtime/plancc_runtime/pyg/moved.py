@@ -90,7 +90,8 @@ class FetchedColumns:
 def _with_rows(x: Tensor, came: Tensor, places: Tensor | None, rows: TypeRows) -> Tensor:
     """Return the rows of x together with the fetched halo rows `came`.
 
-    `places` has the columns of the fetched rows, int64[m]; None if `came` has all halo rows.
+    `places`, int64[m], has the index in the result of every fetched row; it is None if `came` has
+    all halo rows.
     """
     if places is None:  # x may have rows of zeros after own rows
         return torch.cat([x[: rows.num_rows], came])
@@ -133,10 +134,10 @@ def _sendable(x: Tensor, graph: LocalGraph, sums: bool = False) -> Tensor:
 
 
 def returned(y: Tensor, axis: int, index: EdgeEnds, largest: bool = False) -> Tensor:
-    """Send halo rows of y to their owners; return sums of own and received rows. Collective.
+    """Send halo rows of y to their owners; return own rows plus received rows. Collective.
 
-    If `largest`, return maxima without gradient instead of sums. Rows of y to which `index` does
-    not refer must be 0.
+    The rows of y lie along its axis `axis`; rows to which `index` does not refer must be 0. If
+    `largest`, return maxima without gradient instead of sums.
     """
     graph, places = index.of.halo(index.relations)
     first = (y.detach() if largest else y).movedim(axis, 0)

@@ -51,7 +51,10 @@ class OverRanks(TorchFunctionMode):
         self.edges: EdgeEnds | None = None  # the edge index that was last split into its ends
 
     def _reduce_by_index(self, call: Call, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
-        """Reduce all ranks' entries that have the same index: a source of edges, or a group."""
+        """Reduce, over all ranks, the entries of `src` that have the same `index`.
+
+        An index is a vertex at the source of edges, or the number of a group of rows.
+        """
         transport, is_source = self.transport, is_end(index, True)
         whole, at = plain(call.args[0]), plain(index)
         src = plain(src) if isinstance(src, Tensor) else whole.new_tensor(src).expand(at.shape)
@@ -89,7 +92,7 @@ class OverRanks(TorchFunctionMode):
         return torch.where(count > 0, found, whole)
 
     def _reduce_axes(self, call: Call, x: Spread, dims: set[int]) -> Any:
-        """Reduce the entries of all ranks over the axes `dims`; one axis is spread over ranks."""
+        """Reduce the entries of all ranks over the axes `dims`; ranks split one of these axes."""
         name, axes, whole = call.name, tuple(sorted(dims)), plain(x)
         flag = next((k for k in call.args[1:] if isinstance(k, bool)), None)
         keep = bool(call.get({"var": 3, "std": 3, "norm": 3}.get(name, 2), "keepdim", False))
@@ -120,9 +123,10 @@ class OverRanks(TorchFunctionMode):
         return found
 
     def _first(self, call: Call, x: Spread, bins: Bins, ties: Tensor) -> Tensor:
-        """Return which of each bin's equal extremes a single process would find first: bool[...].
+        """Return which of a bin's equal extremes a single process would find first: bool[...].
 
-        `ties` marks the equal extremes. Only the extreme that is found first gets the gradient.
+        A bin is a set of entries that are reduced to their maximum or minimum; `ties` marks the
+        entries that equal it. Only the entry that is found first gets the gradient.
         """
         number = self._numbers(x)
         at = [-1 if k == x.axis else 1 for k in range(x.ndim)]
@@ -130,14 +134,14 @@ class OverRanks(TorchFunctionMode):
         order = torch.where(ties, order, least(order))
         ties = ties & (order == bins.most(order))
         if (bins.total(ties) > 1).any():
-            refuse(call, "gives the gradient to the first of equal extremes in an unknown order")
+            refuse(call, "passes the gradient to whichever of several equal extremes is first")
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:
         """Return ids of the entries, int64[entries], or None if the entries have no ids.
 
         Ids rise in the order that the entries have in a single process. The id of a row is its
-        vertex; an edge's id comes from both ends.
+        vertex; the id of an edge is made from its two vertices.
         """
         of, edges = x.of, self.edges
         if of is not None and is_rows(x):
@@ -149,7 +153,7 @@ class OverRanks(TorchFunctionMode):
         return edges.sources.vertices[ends[row]] + self.num_vertices * target
 
     def _bins(self, axes: tuple[int, ...]) -> Bins:
-        """Return bins for a reduction over `axes`, one of which is divided among the ranks."""
+        """Return a bin for every result of a reduction over `axes`; ranks split one of the axes."""
         transport = self.transport
 
         def most(x: Tensor) -> Tensor:
@@ -164,7 +168,10 @@ class OverRanks(TorchFunctionMode):
         return of.total if of is not None else int(summed(torch.tensor(size), self.transport))
 
     def _count(self, x: Spread, axes: Iterable[int]) -> int:
-        """Return the number of x's entries on all ranks along `axes`, which include ``x.axis``."""
+        """Return how many entries x has along `axes`, on all ranks together.
+
+        One of `axes` must be ``x.axis``, along which the entries are spread over the ranks.
+        """
         size = self._total(x.shape[x.axis], x.of if is_rows(x) else None)
         return size * prod(x.shape[k] for k in axes if k != x.axis)
 
@@ -209,7 +216,7 @@ class OverRanks(TorchFunctionMode):
 
 
 class Bins(NamedTuple):
-    """A division of entries into bins, which may have entries on several ranks.
+    """A division of a tensor's entries into bins; a bin may have entries on several ranks.
 
     Attributes:
         total (callable): Maps entries to the sum of every bin, with gradient.

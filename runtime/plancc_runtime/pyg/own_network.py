@@ -39,7 +39,7 @@ from plancc_runtime.typed import TypedGraph
 
 
 class OwnNetwork(Network):
-    """A network of a user's class; the constructor raises InputError if the class fails.
+    """A network of a user's class; raises InputError if no object of the class can be made.
 
     Attributes:
         model: The object of the user's class.
@@ -123,7 +123,7 @@ class OwnNetwork(Network):
         return given
 
     def features(self, graph: EdgeGraph | TypedGraph, x: Tensor) -> Any:
-        """Return the features of own rows as the class expects them: x, or a dict by type."""
+        """Return own rows' features as the user's class expects them: x, or a dict by type."""
         if not isinstance(graph, TypedGraph):
             return x
         widths = self.options.types["widths"]

@@ -36,10 +36,10 @@ def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
 
 
 def times_message(x: Any, y: Any) -> Message | None:
-    """Return a message tensor times factors of its edges, or None if the arguments do not fit.
+    """Return the product of a message tensor and factors of its edges; None if x, y do not fit.
 
-    Factors have as many axes as the message tensor: the leading axes have the same sizes, and all
-    further axes have size 1.
+    One of x and y is the message tensor, the other has the factors. The factors have as many axes:
+    their leading axes have the sizes of the message tensor's, and all further axes have size 1.
     """
     message, values = (x, y) if isinstance(x, Message) else (y, x)
     if (
@@ -100,7 +100,7 @@ class Patterns:
         self._last, self._now = self._now, []
 
     def total(self, message: Message, targets: EdgeEnds) -> Tensor:
-        """Return the sum of the messages that arrive at every own row: Tensor[num_rows, ...]."""
+        """Return, for every own row, the sum of `message` over its edges: Tensor[num_rows, ...]."""
         rows, factors = message.read()
         at = plain(targets).flatten(1)[:, 0] if targets.ndim > 1 else plain(targets)
         ends = torch.stack([plain(message.source), at])

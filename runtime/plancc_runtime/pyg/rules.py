@@ -103,8 +103,8 @@ class TorchRules(OverRanks):
     def _call_on_messages(self, call: Call) -> Any:
         """Run a function that has a message tensor (`marks.Message`) as an argument.
 
-        The tensor's values are not needed for products with factors, for sums at targets, and for
-        properties such as sizes and dtype.
+        Products with factors, sums at targets, and properties such as sizes and dtype are found
+        without the tensor's values; other functions get the values.
         """
         if call.name in calls.SIZES:
             return self._sizes(call, call.args[0])
@@ -131,7 +131,10 @@ class TorchRules(OverRanks):
         return bool(summed(found.any().long(), self.transport) > 0)
 
     def _sizes(self, call: Call, x: Any) -> Any:
-        """Return a shape, a size or the number of entries, over all ranks, of a spread tensor."""
+        """Return the shape, a size, or the number of entries of x, which is spread over all ranks.
+
+        `call` says which. Entries of all ranks count.
+        """
         here, of = x.shape[x.axis], x.of if is_rows(x) else None
         others = prod(size for k, size in enumerate(x.shape) if k != x.axis)
         if call.name == "numel":
@@ -155,7 +158,8 @@ class TorchRules(OverRanks):
     def _made(self, call: Call) -> Any:
         """Call a function that makes a tensor of given sizes.
 
-        If a size is a `Count`, the result is a `Spread`; for `arange`, it is row numbers.
+        If a size is a `Count` (this rank's number of rows or edges), the result is marked as
+        spread over the ranks; the result of `arange` is marked as row numbers.
         """
         sizes = [*call.args, call.kwargs.get("size", call.kwargs.get("repeats"))]
         flat = [k for each in sizes for k in (each if isinstance(each, list | tuple) else [each])]
@@ -225,8 +229,8 @@ class TorchRules(OverRanks):
     def _joined_ends(self, call: Call, parts: Sequence[Any]) -> Tensor:
         """Run `stack` or `cat` on tensors that hold ends of edges.
 
-        If one tensor joins sources and targets, the result holds sources, since local ids of own
-        rows are the same in both.
+        If sources and targets are joined along one axis, the result counts as sources: own rows
+        have the same local ids as sources and as targets.
         """
         if not all(isinstance(each, EdgeEnds) for each in parts):
             refuse(call, calls.ENDS)
@@ -286,7 +290,7 @@ class TorchRules(OverRanks):
         return refuse(call, "selects entries by several indices")
 
     def _masked(self, call: Call, x: Tensor, mask: Spread) -> Tensor:
-        """Return the entries of x at which `mask`, which is spread over the ranks, is true."""
+        """Return the entries of x at which `mask` is true; each rank has its own rows of both."""
         if (
             not isinstance(x, Spread)
             or (x.axis, x.of, x.each) != (mask.axis, mask.of, mask.each)
@@ -319,9 +323,10 @@ class TorchRules(OverRanks):
         return alike(found, x)
 
     def _sliced(self, call: Call, x: Spread, key: Any) -> Tensor:
-        """Return ``x[key]``; raise InputError for a key that cuts the spread axis ``x.axis``.
+        """Return ``x[key]``; raise InputError if the key selects entries of ``x.axis`` by number.
 
-        Along this axis, the key must select all entries, or every n-th edge.
+        The entries of this axis are divided among the ranks; the key must select all of them, or
+        every n-th edge.
         """
         keys = key if isinstance(key, tuple) else (key,)
         if any(isinstance(k, Mark) for k in keys):
@@ -363,7 +368,7 @@ class TorchRules(OverRanks):
             refuse(call, "selects only some of the entries")
 
     def _set(self, call: Call) -> None:
-        """Run ``x[key] = value`` if key is a mask, indices of own rows, or allowed in `_sliced`."""
+        """Run ``x[key] = value`` for a mask, indices of own rows, or a key that `_sliced` takes."""
         x, key, value = call.args
         keys = key if isinstance(key, tuple) else (key,)
         first = keys[0]
@@ -383,7 +388,10 @@ class TorchRules(OverRanks):
         call.func(x, tuple(map(plain, keys)), totals(plain(value)))
 
     def _scattered(self, call: Call) -> Any:
-        """Run a function that reduces the entries of each index (a row or group) to one number."""
+        """Run a function, such as scatter_add, that reduces all entries with the same index.
+
+        An index is a row (an end of an edge) or the number of a group.
+        """
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")
         src = call.get(3, "source" if base.startswith("index") else "src")

@@ -35,7 +35,10 @@ class TypeRows:
     def halo(
         self, read: frozenset[int], here: frozenset[int] = frozenset()
     ) -> tuple[LocalGraph, Tensor | None]:
-        """Return what `TypedGraph.halo_of` returns; without types, the whole graph and None."""
+        """Return the halo rows that `read` relations need, as `TypedGraph.halo_of` does.
+
+        Without types, return the whole graph and None.
+        """
         if isinstance(self.graph, TypedGraph):
             return self.graph.halo_of(self.name, read, here)
         return self.graph, None

@@ -1,4 +1,4 @@
-"""Tasks of runs. A task loads the data, checks options, and chooses the learner and the remarks."""
+"""Tasks. A task loads data, checks options, and chooses the learner and remarks for the user."""
 
 from __future__ import annotations
 

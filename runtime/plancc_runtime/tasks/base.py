@@ -30,7 +30,7 @@ class LearningTask:
 
     Attributes:
         network: Fields of `NetworkOptions` that the task sets, by name.
-        learnt: Range of the vertices that the run predicts.
+        learnt: Range of the vertices whose labels or targets the run predicts.
         target: Type of these vertices; None if the plan has no types.
     """
 
@@ -61,7 +61,7 @@ class LearningTask:
         return part
 
     def ordered(self, part: Part) -> Part:
-        """Return the slice with its rows sorted by vertex type, if the plan has types."""
+        """Return the rank's slice; if the plan has types, its rows are sorted by vertex type."""
         return part
 
     def load(self, part: Part, resources: Resources, plan: str) -> LocalData:
@@ -109,7 +109,7 @@ class LearningTask:
         return LocalGraph(block, resources)
 
     def checked(self, block: Block, resources: Resources) -> Block:
-        """Check the block, and return it with the edge data that `graph` needs. Collective."""
+        """Check the block; return it with the edge data that `self.graph` needs. Collective."""
         return block
 
     def find_target(self, file: PlanFile) -> str | None:

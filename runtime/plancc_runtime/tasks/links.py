@@ -90,7 +90,10 @@ class LinkLearner(Learner):
     exchanges = True
 
     def hold(self, part: Part, header: Header, resources: Resources) -> None:
-        """Store the links of this rank's slice, with the exchanges for their ends. Collective."""
+        """Store the links (pairs of vertices) of this rank's slice. Collective.
+
+        They are stored with the exchanges by which this rank gets rows of their targets.
+        """
         links, exchange = part.links, part.link_exchange
         assert links is not None
         assert exchange is not None
@@ -120,7 +123,7 @@ class LinkLearner(Learner):
         self._drawn: dict[int, Ends] = {}
 
     def words(self, epoch: int) -> int:
-        """Return the words that all ranks send in an epoch for the ends of pairs. Collective."""
+        """Return the words that all ranks send in an epoch to score vertex pairs. Collective."""
         asked = np.unique(self._drawn_in(epoch)[1])
         others = np.count_nonzero(~np.isin(asked, self._vertices))
         width = 2 * self.options.hidden  # forward and back

@@ -35,7 +35,7 @@ def task_sampler(
 ) -> tuple[Sampler, Population]:
     """Return the sampler of a task, and the population from which it draws mini-batches.
 
-    Not collective. An option None in `given` means the value for which the plan was compiled.
+    Not collective. An option that is None in `given` has the value for which the plan was compiled.
     """
     _check_fanouts(task, task.has_types)
     options, n = task.options, task.header.num_vertices

@@ -177,7 +177,7 @@ class TypedVertices(LearningTask):
 def with_weights(
     convolution: Convolution, file: PlanFile, dims: Sequence[int], target: str | None
 ) -> Convolution:
-    """Return a copy of the convolution; its `weights` counts the weights of the whole network.
+    """Return a copy of the convolution whose `weights` is the whole network's number of weights.
 
     `dims` has the network's widths d_0..d_L. Without a `target`, the only type with labels is
     predicted.

@@ -36,7 +36,8 @@ class Layout:
     Attributes:
         make: Collective function that returns a rank's graph in this layout.
         dense (mapping of str to float64[n, n]): Dense matrix for each name in `COEFFICIENTS`.
-        share: Factor of the product's gradient: 1 / number of ranks with the same loss.
+        share: Factor by which a rank multiplies the gradient of its result: 1 / number of ranks
+            that have the same entries of the result.
         options: Fields of `Resources` that are not at their defaults, by name.
         width, columns: Rows and columns of the weight matrix. On a grid, neither is less than the
             number of process columns.
@@ -138,7 +139,8 @@ def _operands(
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return dense rows H, a weight matrix W, and the gradient of the result of a product.
 
-    `how` is the method of `LayerGraph` for the product: A H for "product", else of A, H and W.
+    `how` names the method of `LayerGraph` that computes the product: A H for "product", else a
+    product of A, H and W.
     """
     n = len(next(iter(layout.dense.values())))
     random = np.random.default_rng(n)

@@ -172,7 +172,7 @@ class Group(ABC):
             self._reduce_scatter_sum(data)
 
     def start_alltoall(self, sends: Sequence[Buffer], receives: Sequence[Buffer]) -> Pending:
-        """Begin to send ``sends[k]`` to member k, and to receive its buffer in ``receives[k]``."""
+        """Begin to send ``sends[k]`` to member k, and to receive ``receives[k]`` from member k."""
         out, back = self._checked(sends, self.size), self._checked(receives, self.size)
         if len(out[self.rank]) != len(back[self.rank]):
             raise ValueError("what a member sends to itself and gets from itself differ in size")

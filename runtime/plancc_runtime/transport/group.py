@@ -1,4 +1,4 @@
-"""Groups of ranks: collectives that consist of messages, and a transport over a group."""
+"""Groups of ranks: collectives made of messages, and a transport whose ranks are a group."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class LibraryGroup(MessageGroup):
 
     @abstractmethod
     def _waiting(self, what: Callable[[], str]) -> AbstractContextManager[None]:
-        """Return a context manager for a wait in the library; ``what()`` says what is awaited."""
+        """Return a context manager for a wait in MPI or torch; ``what()`` says what is awaited."""
 
     @abstractmethod
     def _wait(self, requests: list[Any]) -> None:
@@ -122,7 +122,7 @@ class LibraryGroup(MessageGroup):
         what: Callable[[], str] | None = None,
         changed: bool = False,
     ) -> Pending:
-        """Start an operation of the library on `data`, or on a copy of `data` in host memory.
+        """Start an operation of MPI or torch on `data`, or on a copy of `data` in host memory.
 
         If `changed` is true, the result in the copy is copied back to the device of `data`.
         """

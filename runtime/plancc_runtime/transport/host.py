@@ -19,7 +19,7 @@ def on_device(buffer: Buffer) -> bool:
 def host_array(buffer: Buffer) -> np.ndarray:
     """Return the array, or a numpy array that shares the memory of a tensor on the CPU.
 
-    16-bit dtypes that numpy and MPI lack are viewed as int16: they can be sent, but not added.
+    16-bit dtypes that numpy or MPI lacks are viewed as int16: they can be sent, but not added.
     """
     if isinstance(buffer, np.ndarray):
         return buffer.view(np.int16) if buffer.dtype == np.float16 else buffer
@@ -44,7 +44,7 @@ def host_memory(array: Buffer) -> Iterator[np.ndarray]:
 
 
 class HostBuffers:
-    """The buffers of an exchange: pairs (peer, numpy array), with host copies of device buffers."""
+    """The buffers of an exchange: pairs (peer, numpy array). Device buffers have host copies."""
 
     def __init__(self, buffers: Addressed) -> None:
         self._copies: dict[int, tuple[Any, Any]] = {}  # number -> (on the device, on the host)

@@ -297,7 +297,7 @@ class LocalChannel(Channel):
             )
 
     def _meet(self, mine: _End, place: _Place) -> _End | None:
-        """Return a message's other end if it came first; else register this end under `place`."""
+        """Return a message's other end if it came first; else keep this end, with key `place`."""
         with self._group.lock:
             ends = self._group.ends[place]
             if ends and ends[0].outgoing != mine.outgoing:

@@ -17,7 +17,7 @@ Addressed = Sequence[tuple[int, Buffer]]  # buffers, each with the rank at its o
 class Traffic:
     """Counters of what one rank has sent and received; a word is one number of any dtype.
 
-    Reductions are not messages. Fields without `_between` also count what goes to other nodes.
+    Reductions are not messages. Fields with `_between` count only what goes to other nodes.
     """
 
     messages_sent: int = 0
@@ -95,7 +95,7 @@ def pieces(buffers: Addressed, max_words: int) -> list[list[MessagePiece]]:
 
 
 def split(data: Buffer, max_words: int) -> list[Buffer]:
-    """Return a flat buffer's pieces of at most `max_words` words; an empty buffer has none."""
+    """Return a flat buffer's pieces of at most `max_words` words; no piece for an empty buffer."""
     if len(data) <= max_words:
         return [data] if len(data) else []
     return [data[start : start + max_words] for start in range(0, len(data), max_words)]

@@ -175,7 +175,7 @@ def _wait(request: Any, requests: list[Any], late: set[int]) -> None:
 
 
 def _unfinished(late: set[int], sources: list[int], targets: list[int]) -> str:
-    """Return a phrase: what the requests `late` wait for. Indices count sources, then targets."""
+    """Return a phrase that says what requests wait for; `late` has indices in sources + targets."""
     late, num = late.copy(), len(sources)  # the watchdog calls this during the wait
     return unfinished(
         (sources[i] for i in late if i < num), (targets[i - num] for i in late if i >= num)
@@ -235,7 +235,10 @@ class _MpiGroup(LibraryGroup):
 
 
 class _MpiChannel(Channel):
-    """A channel with one persistent request per piece; tags let requests start in any order."""
+    """A channel with a persistent request for each piece of a message.
+
+    Every piece has a tag of its own, so requests may start in any order.
+    """
 
     def __init__(self, transport: MpiTransport, sends: Addressed, receives: Addressed) -> None:
         self._mpi = mpi = transport._mpi

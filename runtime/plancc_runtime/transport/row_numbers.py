@@ -90,7 +90,7 @@ def send_lists(
 def sending_lists(
     exchange: Exchange, ptr: Int64Array, numbers: npt.NDArray[Any], transport: Transport
 ) -> Rounds[tuple[Int64Array, npt.NDArray[Any]]]:
-    """Do what `send_lists` does, as a generator that pauses while messages are in flight."""
+    """Send lists of numbers like `send_lists`, as a generator that pauses while messages travel."""
     sizes = yield from sending_numbers(exchange, np.diff(ptr).astype(np.int32), transport)
     arrived = offsets(sizes)
     received = np.empty((arrived[-1], *numbers.shape[1:]), numbers.dtype)
@@ -149,10 +149,10 @@ class RowBits:
         )
 
     def tell(self, rows: Int64Array) -> Rounds[Int64Array]:
-        """Send which rows this rank will send; return which rows it will receive. Collective.
+        """Tell receivers which rows this rank will send; return the rows to receive. Collective.
 
-        Rows that it sends are ascending positions among all rows of `exchange.send`; rows that it
-        receives, among those of `exchange.receive`.
+        `rows` are ascending positions among all rows of `exchange.send`. The result has ascending
+        positions among all rows of `exchange.receive`.
         """
         if self._transport.size == 1:
             return rows
@@ -186,7 +186,8 @@ def _word_messages(exchange: Exchange) -> Exchange:
 def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
     """Pack row numbers into words of 32 bits; return positions and values of words that are not 0.
 
-    Bit k of a message's words is set if `rows` has the message's row k.
+    Every row of a message has one bit: bit k is set if `rows`, ascending, has the message's k-th
+    row. `row_ptr` and `word_ptr` are the offsets of the rows, and of the words, of each message.
     """
     places = np.empty(len(rows), dtype=np.int64)
     words = np.empty(len(rows), dtype=np.int32)
@@ -205,7 +206,7 @@ def _packed(rows: Any, row_ptr: Any, word_ptr: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _unpacked(places: Any, words: Any, row_ptr: Any, word_ptr: Any) -> Any:
-    """Return the rows whose bits are set, int64[m]; the inverse of `_packed`.
+    """Return the rows, int64[m], for which `_packed` returns these `places` and `words`.
 
     `row_ptr` and `word_ptr` are offsets of the rows, and of the words, of each message.
     """

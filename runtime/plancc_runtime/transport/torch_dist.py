@@ -76,7 +76,7 @@ def join(
 ) -> None:
     """Start torch.distributed with backend "gloo" or "nccl". Collective.
 
-    With NCCL, `local_rank` is also the index of the rank's device.
+    With NCCL, the rank's device is number `local_rank`, modulo the number of devices.
     """
     if backend == "nccl" and best_backend() != "nccl":
         raise BackendUnavailable("transport nccl needs a CUDA device and a torch built with NCCL")
@@ -205,7 +205,7 @@ class TorchTransport(Transport):
 
     @contextmanager
     def queued(self) -> Iterator[Callable[[], None]]:
-        """Queue the work of a ``with`` block in a separate stream, after all work queued before.
+        """Queue the work of a ``with`` block in a separate CUDA stream, after all earlier work.
 
         Yields a function: work that is queued after its call waits for the block's work.
         """
@@ -332,7 +332,7 @@ class _DeviceChannel(Channel):
             self._works = [dist.batch_isend_irecv(operations) for operations in self._groups]
 
     def _wait(self, number: int) -> None:
-        """Wait for the first `number` NCCL groups, except groups that earlier calls waited for."""
+        """Wait for the first `number` groups of NCCL messages, without those waited for before."""
         with self._transport.waiting(self._unfinished):
             for works in self._works[self._waited : number]:
                 for work in works:
@@ -427,8 +427,8 @@ def nccl_groups(
 ) -> list[list[tuple[bool, MessagePiece]]]:
     """Divide the messages of a round into NCCL groups (see the module). Not collective.
 
-    A message is a pair: whether this rank sends, and its piece. A group has at most 2 * `DISTANCES`
-    * `TAGS` messages.
+    In a group, a message is a pair: whether this rank sends it, and its `MessagePiece`. A group has
+    at most 2 * `DISTANCES` * `TAGS` messages.
     """
 
     def distance(outgoing: bool, piece: MessagePiece) -> int:

@@ -65,7 +65,7 @@ class Watchdog:
         self._what = str  # so that this watchdog keeps no exchange alive
 
     def later(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
-        """Watch work in a device's queue until ``done()``; ``what()`` says what it waits for.
+        """Watch work in a device's queue until ``done()``; ``what()`` says what the work waits for.
 
         Only the oldest unfinished work is watched, because later work cannot end earlier.
         """
