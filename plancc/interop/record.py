@@ -188,7 +188,7 @@ def _weights(
         and not str(name).endswith("index")
     ]
     if others:
-        warn(f"{where}: ignored: data of edges {', '.join(others)}; call weights 'edge_weight'")
+        warn(f"{where}: ignored: {', '.join(others)} of edges; give weights the name 'edge_weight'")
     return taken
 
 

@@ -57,7 +57,10 @@ def test_data_of_another_source(folder: Path) -> None:
     done = plancc("compile", edges, "-p", 2, "--data", folder, "-o", folder.parent / "plan.h5")
     assert done.code == 2
     assert "plancc: warning: " in done.err
-    assert "3 vertices occur; ids go up to 3: --keep-ids or --num-vertices 4 keeps" in done.err
+    assert (
+        "3 vertices occur; ids go up to 3: --keep-ids or --num-vertices 4 makes vertices of all ids"
+        in done.err
+    )
     assert "the graph has 3 vertices: ids up to 3 occur in the graph, 3 in all" in done.err
     assert "read it with --num-vertices 5" in done.err
     said = compiled(edges, "--num-vertices", 5, "--data", folder)

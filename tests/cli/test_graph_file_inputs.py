@@ -210,7 +210,7 @@ CASES = [
     Case("F3 .pt attributes of edges of other names, and links",
          {"g.pt": torch_file(edge_index=RINGED, num_nodes=8, x=[[1.0]] * 8, msg=[1.0] * 6,
          edge_label=[1.0, 1.0], edge_label_index=[[0, 1], [1, 2]])},
-         says=("g.pt: ignored: data of edges 'msg'", "g.pt: ignored: 'edge_label_index', links")),
+         says=("g.pt: ignored: 'msg' of edges", "g.pt: ignored: 'edge_label_index', links")),
     Case("GraphML with other ids", {"g.graphml": XML.format(EDGE.format(10, 11, "",
          2)).replace("pop", "id")}, says=("g.graphml: ignored: 'id' of vertices",)),
     refused("M2 complex", "g.mtx", MTX + "complex general\n2 2 0\n", "line 1|--pattern"),

@@ -114,7 +114,7 @@ def test_wrong_balances(text, dims, words):
         ("weights", "memory: balance 'weights' needs vertex weights, but the graph has none; give"),
         ("train", "balance 'train' needs vertex data with a 'train_mask' (`data`)"),
         (Balance(("train",), train_mask=np.zeros(3, bool)), "holds no vertex"),
-        (Balance(("work",), (2**31 - 1, 2**31 - 1)), f"above {MAX_TOTAL}"),
+        (Balance(("work",), (2**31 - 1, 2**31 - 1)), f"exceed {MAX_TOTAL}"),
     ],
 )
 def test_balances_that_a_graph_cannot_have(balance, words):
