@@ -541,3 +541,12 @@ def test_no_threads() -> None:
     environment = os.environ | {"NUMBA_NUM_THREADS": "0"}
     done = subprocess.run(words, env=environment, capture_output=True, text=True)
     assert "InputError: the environment variable NUMBA_NUM_THREADS is '0'; give" in done.stderr
+
+
+def test_messages_of_numba_leave_no_escape_sequence_on_stdout():
+    """Compiling makes messages, even if no error is shown."""
+    pytest.importorskip("colorama")
+    code = "from numba.core import errors; assert errors.termcolor().errmsg('x') == 'x'"
+    words = [sys.executable, "-c", f"import plancc.jit; {code}"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)

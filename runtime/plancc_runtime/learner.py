@@ -159,9 +159,7 @@ class Learner:
         target = data.target
         with self.clock("dense"):
             splits = self._split_outputs(outputs, view, data)
-            counts = np.stack(
-                [target.count(*own, data.totals[name]) for name, own in splits.items()]
-            )
+            counts = np.stack([target.count(*own, data.totals[key]) for key, own in splits.items()])
         with self.clock("allreduce"):
             self.transport.allreduce_sum(counts)
         scores = Scores()
