@@ -1,4 +1,4 @@
-"""Check the parts that a rank reads, and make the claims by which ranks compare their slices.
+"""Check the parts that a rank reads, and make the digests by which ranks compare their slices.
 
 Every reader runs these checks, whose time is linear in nonzeros plus volume.
 """

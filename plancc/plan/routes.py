@@ -268,8 +268,8 @@ def _choose_relays(sizes, node, needed, first, load):  # type: ignore[no-untyped
 
     A group holds the rows that one part sends to the parts of one other node. `needed` is (ptr,
     part, rows): part ``part[k]`` needs ``rows[k]`` rows of group i, for k in ``ptr[i]:ptr[i + 1]``.
-    `load` holds the rows that each part sends, and the rows that it receives; it is updated. The
-    largest groups come first; each gets the part for which the larger of the two numbers is then
+    `load` holds the numbers of rows that each part sends, and receives; it is updated. The largest
+    groups come first; each gets the part for which the larger of its two numbers in `load` is then
     least.
     """
     ptr, part, rows = needed

@@ -100,7 +100,8 @@ class OwnedRows:
 def _diagonals(row_ptr: Any, column: Any, places: Any) -> Any:
     """Return the position of every row's diagonal nonzero, or the row's size if it has none.
 
-    Position k of row i stands for nonzero ``places[row_ptr[i] + k]``, from 0, of the stored row.
+    Positions count a row's nonzeros in ascending order of vertices: the nonzero at position k of
+    row i is number ``places[row_ptr[i] + k]`` in the row as it is stored. Both begin at 0.
     """
     found = np.empty(len(row_ptr) - 1, dtype=np.int32)
     for i in range(len(found)):

@@ -149,8 +149,8 @@ class Record:
     def add(self, step: str, seconds: float, member: Member) -> Member:
         """Add a step to the record, and return its member.
 
-        Of two equally good members, the one whose owners are smaller, compared as bytes, is the
-        best. So the result does not depend on which thread ends first.
+        Of two equally good members, the one whose owners are smaller, compared as bytes, counts as
+        better. So the best member does not depend on which thread ends first.
         """
         with self._lock:
             best = self.best

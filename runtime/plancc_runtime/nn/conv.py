@@ -4,8 +4,8 @@ A convolution maps the rows of a layer's input to the rows of its output:
 
     y = conv(graph, x)                     x: [num_inputs, d_in] -> y: [num_outputs, d_out]
 
-The *fixed part* of a layer, `fixed(graph, x)`, depends on no weights, and all exchanges of the
-layer come before it. If x never changes, the fixed part is computed once, and passed to every call:
+The *fixed part* of a layer, `fixed(graph, x)`, depends on no weights, and contains all exchanges of
+the layer. If x never changes, the fixed part is computed once, and passed to every call:
 `conv(graph, x, fixed)`.
 """
 
