@@ -111,8 +111,8 @@ class Sampler(ABC):
     def inclusion(self, population: Population, most_pins: int) -> Inclusion | None:
         """Return the probabilities that a mini-batch has a vertex, and that a part needs its row.
 
-        The second depends on the part's number of pins, and is given for up to `most_pins` pins.
-        The result is None if the sampler cannot compute the probabilities.
+        The probability of a part depends on how many pins of the row's net it has; it is given for
+        up to `most_pins` pins. The result is None if the sampler cannot compute probabilities.
         """
         return None
 

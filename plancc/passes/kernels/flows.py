@@ -648,8 +648,8 @@ def _hash(x: int) -> int:
 def _piercing(side: int, costly: bool, most: Any, net: Any, flow: Any) -> int:
     """Return the next vertex beyond the cut that `side` takes in; -1 if there is none.
 
-    A vertex that the other side has reached raises the cost of the cut when it is taken in. It is
-    returned only if `costly`, and only if there is no other vertex.
+    A vertex that the other side has reached raises the cost of the cut when `side` takes it in.
+    Such a vertex is returned only if `costly`.
     """
     number, reached, behind = flow.number[side], flow.reached[side], flow.behind[side]
     # Round 1: vertices next to the cut. Round 2, if there are none: all other vertices.
