@@ -29,7 +29,8 @@ class LinkRates(NamedTuple):
     Attributes:
         node (int64[num_parts]): Node of every rank, ascending.
         message_inside, message_between: Seconds per message, summed over an epoch's exchanges.
-        row_inside, row_between: Seconds per row that a rank sends or receives, whichever is more.
+        row_inside, row_between: Seconds per row that a rank sends, or receives if it receives more
+            rows than it sends.
         row_of_node: Seconds per row that leaves or enters a node.
         row_copied: Seconds in which an owner copies a row forward and adds it backward (expand), or
             adds it forward and copies it backward (fold).

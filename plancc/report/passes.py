@@ -25,7 +25,7 @@ class PassCost:
     Attributes:
         words, messages: Words and messages that all parts send.
         max_words_sent, max_messages_sent: Words and messages of the part that sends most.
-        saved: Share of the words of an epoch without passes that the passes save.
+        saved: Words that the passes save, divided by the words of an epoch without passes.
     """
 
     passes: list[str]

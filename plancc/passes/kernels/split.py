@@ -123,8 +123,8 @@ def cover(cut: Cut) -> Any:
     """Find the vertices in every minimum vertex cover of `cut`, and the choices that remain.
 
     `cut` is a bipartite graph of left and right vertices. The method follows Koenig, and Dulmage
-    and Mendelsohn. The vertices that are in some minimum covers only are divided into components: a
-    minimum cover has either all left or all right vertices of a component.
+    and Mendelsohn. The vertices that are in some, but not all, minimum covers are divided into
+    components: a minimum cover has either all left or all right vertices of a component.
 
     Returns:
         left, right (bool[num_left], bool[num_right]): Whether a vertex is in every minimum cover.
