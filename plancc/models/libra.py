@@ -54,7 +54,7 @@ class LibraModel(EdgeModel):
 
         The notes are the figures of table 4 of Md et al. 2021: ``replication_factor``, the mean
         over the vertices with an edge, and ``edge_imbalance``, of the nonzeros off the diagonal.
-        The search needs ``num_parts / 8`` bytes of memory for every vertex.
+        The method needs ``num_parts / 8`` bytes of memory for every vertex.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("libra", balance)

@@ -23,7 +23,8 @@ class OwnedBlock:
         rows (int64[m]): Rows of the owner, ascending.
         ptr (int64[m + 1]), nonzeros (int64[ptr[-1]]): Row ``rows[k]`` keeps the nonzeros with the
             indices ``nonzeros[ptr[k]:ptr[k + 1]]`` in the owner's matrix, ascending.
-        factors (float64[ptr[-1]] or None): Factor of every kept nonzero; None if all are 1.
+        factors (float64[ptr[-1]] or None): Number by which the value of every kept nonzero is
+            multiplied; None if all are 1.
     """
 
     rows: Int64s

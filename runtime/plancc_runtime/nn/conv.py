@@ -293,8 +293,8 @@ class LinearAggregation:
     ) -> Tensor:
         """Return A x weight + bias: Tensor[num_outputs, d_out]. Collective.
 
-        `fixed` is A x if already known; `rectified` returns max(result, 0). For `onto` see
-        `Conv.forward`.
+        `fixed` is A x, or None if A x must be computed. If `rectified`, the result is
+        max(A x weight + bias, 0). For `onto` see `Conv.forward`.
         """
         if fixed is not None:
             return graph.linear(fixed, weight, bias, rectified, onto)
