@@ -125,8 +125,8 @@ class Sampler(ABC):
     def batches_per_epoch(self, population: Population) -> int:
         """Return the number of mini-batches in an epoch.
 
-        It is such that an epoch's mini-batches together contain about as many targets as there are
-        vertices that may be targets (see `Batch.targets`).
+        The number is such that an epoch's mini-batches together contain about as many targets as
+        there are vertices that may be targets (see `Batch.targets`).
         """
         return 1
 

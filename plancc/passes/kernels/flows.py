@@ -67,7 +67,7 @@ class Region(NamedTuple):
 
     Attributes:
         room (float64[2, num_constraints]): Largest total weight that may leave each part.
-        max_degree: Largest sum, over the vertices that may leave a part, of their numbers of nets.
+        max_degree: Largest total number of nets that the vertices that may leave a part have.
         max_pins: Nets with more pins are left out, and the cut ignores them.
         max_work: Largest number of visited nodes, divided by the nodes of the network.
     """

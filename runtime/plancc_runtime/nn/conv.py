@@ -167,7 +167,7 @@ class Conv(nn.Module, ABC):
         """Matrix, Tensor[d_target, m], that a caller must multiply the targets' rows by, or None.
 
         Only layers that were made with the argument `d_target` use it. The argument x of `forward`
-        then holds the product of the targets' rows and this matrix; if this is None, it holds the
+        then holds the product of the targets' rows and this matrix or, if there is no matrix, the
         targets' rows themselves.
         """
         return None

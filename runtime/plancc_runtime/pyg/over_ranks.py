@@ -126,7 +126,7 @@ class OverRanks(TorchFunctionMode):
         """Return which of a bin's equal extremes a single process would find first: bool[...].
 
         A bin is a set of entries that are reduced to their maximum or minimum; `ties` marks the
-        entries that equal this extreme. Only the entry that is found first gets the gradient.
+        entries that equal it. Only the entry that is found first gets the gradient.
         """
         number = self._numbers(x)
         at = [-1 if k == x.axis else 1 for k in range(x.ndim)]
