@@ -189,9 +189,8 @@ class LayerGraph(ABC):
     def counts(self, step: LayerStep) -> Counts:
         """Return this rank's traffic in ``self.cycle`` epochs for one step of a layer.
 
-        The arrays of the result have one entry.
-
-        A product with the step's coefficients must have been computed before.
+        The arrays of the result have one entry. A product with the step's coefficients must have
+        been computed before.
         """
         program, transport = self.program(step), self.transport
         if not program:
