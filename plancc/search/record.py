@@ -147,7 +147,7 @@ class Record:
     _lock: Lock = field(default_factory=Lock)
 
     def add(self, step: str, seconds: float, member: Member) -> Member:
-        """Add a step to the record, and return its member.
+        """Add a step that found the owners `member` to the record; return `member`.
 
         Of two equally good members, the one whose owners are smaller, compared as bytes, counts as
         better. So the best member does not depend on which thread ends first.
