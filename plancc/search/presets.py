@@ -226,7 +226,8 @@ class EdgeEffort:
     """Tuned parameters of a search for owners of rows and of nonzeros (`plancc.search.edges`).
 
     A split assigns every nonzero to its row or to its column; a search makes `splits` splits. If it
-    made only one, the volume would be 2.2% larger; without V-cycles after splits, 11.3%.
+    made only one, the volume would be 2.2% larger. Without V-cycles after splits, it would be 11.3%
+    larger.
     """
 
     splits: int  # number of splits one after the other, the model's own split included
