@@ -47,7 +47,7 @@ MESSAGE_FAULTS = {
 
 
 def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str]]:
-    """Yield (invariant, violation) for parts of a plan; "" if the invariant holds.
+    """Yield (invariant, violation) for parts of a plan; the violation is "" if there is none.
 
     Vertex data are not checked. Offsets must ascend and end at the lengths of the arrays.
     """
