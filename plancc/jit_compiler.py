@@ -126,8 +126,9 @@ class _Key:
 def _lean_overloads() -> Iterator[None]:
     """Context manager: numba's own implementations of NumPy functions are compiled as *inner*.
 
-    For *inner*, see the module. Code outside the ``with`` block does not find implementations made
-    inside, because numba looks up implementations by the flags of the caller.
+    Only kernels call inner functions (see the module). Code outside the ``with`` block does not
+    find implementations made inside, because numba looks up implementations by the flags of the
+    caller.
     """
     cpu = target_registry["cpu"]
     usual = jit_registry.pop(cpu)  # a registry accepts no key twice

@@ -151,7 +151,8 @@ def _patched(
     """Return owners for the changed matrix, and the record of the search.
 
     At most the share `PatchOptions.max_moves` of the old rows changes owner. For every row of the
-    matrix, `old` has its row in the plan, and `before` its owner there; both are -1 for new rows.
+    matrix, `old` has the row's number in the plan, and `before` its owner there; both are -1 for
+    new rows.
     """
     start, limits, matrix = wall_seconds(), revision.limits, revision.matrix
     context = Context(limits, asked.seed)

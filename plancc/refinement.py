@@ -185,8 +185,8 @@ def _loaded(plan: Plan | StrPath, part: StrPath | npt.ArrayLike | None) -> Plan:
 def with_part(plan: Plan, part: StrPath | npt.ArrayLike) -> Plan:
     """Return a plan with the same matrix and vertex data, and with other owners.
 
-    In the provenance, "model" (in a grid plan "blocks") becomes "file". Parts are not renumbered
-    for a topology. Raises InputError with file, line and value.
+    In the provenance, the entry "model" (in a grid plan "blocks") gets the value "file". Parts are
+    not renumbered for a topology. An InputError names file, line and value of the fault.
 
     Parameters:
         part (path or int[num_vertices]): Part of every vertex, from 0. A vertex with -1 gets the

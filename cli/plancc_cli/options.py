@@ -325,7 +325,8 @@ def parsed_pairs(
 ) -> dict[str, str] | None:
     """Return the values of strings ``NAME=VALUE`` by name; None if there are no strings.
 
-    `divide` splits at "=", `rename` changes every name, and only the name `empty` needs no value.
+    `divide` splits a string at "=", and `rename` changes every name. Only the name `empty` needs no
+    value. `needed` says in an error message what to give.
     """
     found: dict[str, str] = {}
     for text in given:

@@ -24,15 +24,16 @@ class EpochRates(NamedTuple):
 
 
 class LinkRates(NamedTuple):
-    """Seconds that an epoch's messages take inside nodes and between nodes, as kernels read them.
+    """Seconds that an epoch's messages take inside nodes and between nodes, in a form for kernels.
 
     Attributes:
         node (int64[num_parts]): Node of every rank, ascending.
         message_inside, message_between: Seconds per message, summed over an epoch's exchanges.
-        row_inside, row_between: Seconds per row that a rank sends or receives, whichever is more.
+        row_inside, row_between: Seconds per row that a rank sends, or receives if it receives more
+            rows than it sends.
         row_of_node: Seconds per row that leaves or enters a node.
-        row_copied: Seconds in which an owner copies a row forward and adds it backward (expand), or
-            adds it forward and copies it backward (fold).
+        row_copied: Two numbers: seconds in which an owner copies a row in the forward pass and adds
+            it in the backward pass (expand), and seconds in which it does the reverse (fold).
         slow (float64[num_parts]): Factor on `row_copied` for every rank; higher is slower.
     """
 

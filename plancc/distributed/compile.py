@@ -101,7 +101,8 @@ class Compiled:
 
     Attributes:
         metrics, baseline: Figures of the plan, and of the random partition that is its baseline.
-        links: Number of links for link prediction, by kind; empty on ranks other than 0.
+        links: Number of links for link prediction, by kind, such as "val" (validation); empty on
+            ranks other than 0.
     """
 
     content_sha256: str

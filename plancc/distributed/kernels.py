@@ -21,9 +21,10 @@ MOST_SHORT = 1 << 16
 
 @njit(cache=True, nogil=True)
 def turns(first: int, last: int, key: int, num_turns: int) -> Any:
-    """Return the turn in which each of the vertices first..last-1 chooses: uint8[last - first].
+    """Return the turn of each of the vertices first..last-1: uint8[last - first].
 
-    The turn is a hash of the vertex and `key`, so all ranks find the same turns.
+    In its turn, a vertex chooses its part or cluster. The turn is a hash of the vertex and `key`,
+    so all ranks find the same turns.
     """
     found = np.empty(last - first, dtype=np.uint8)
     for v in range(first, last):

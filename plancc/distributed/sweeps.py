@@ -1,7 +1,7 @@
 """Sweeps that lower the exact volume, with rows and nets divided among ranks.
 
-In each turn of a sweep, some rows choose their best part; then all ranks make the same moves, in
-order of gain. If all moves together raise the cost, only some are made.
+In each turn of a sweep, some rows choose the part to which they should move; then all ranks make
+the same moves, in order of gain. If the moves together raise the cost, only some of them are made.
 """
 
 from __future__ import annotations

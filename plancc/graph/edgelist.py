@@ -93,7 +93,8 @@ class _Table(NamedTuple):
 
     Attributes:
         separator: Separator of the columns; empty for blanks and tabs.
-        chosen: Positions, from 0, of the columns of u, v and perhaps weights.
+        chosen: Positions, from 0, of the columns of u and v (the ends of an edge), and perhaps of
+            the weights.
         weights: Name of the weights; "" for an edge list without weights.
         ends: Joined names of the columns of u and v (`plancc.graph.formats.join_names`), or "".
         comma: Whether weights have a decimal comma.

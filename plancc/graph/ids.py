@@ -115,7 +115,7 @@ class PiecewiseEdges(ABC):
 
     Attributes:
         loops: Number of self loops.
-        sides: Distinct ids of u, and distinct ids of v, each ascending.
+        sides: Distinct ids of the edges' first ends, and of their second ends, each ascending.
     """
 
     directed = None

@@ -472,8 +472,9 @@ def with_times(
 ) -> tuple[Graph, LinkTimes]:
     """Return the graph and the times of its edges.
 
-    `given` has the order of the source's edges, or is the path of a table (.npy, .csv, .csv.gz). If
-    `given` is `OF_VALUES`, the times are the edges' values, and the returned graph has no values.
+    `given` holds the times, in the order of the source's edges, or is the path of a table of times
+    (.npy, .csv, .csv.gz). If `given` is `OF_VALUES`, the times are the edges' values, and the
+    returned graph has no values.
     """
     check_no_types(graph)
     where = f"{graph.source.name}: `link_times`"

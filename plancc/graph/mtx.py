@@ -74,7 +74,8 @@ class _Header:
     def text(self, entries: int) -> bytes:
         """Return a header that declares `entries` entries, for scipy's `mmread`.
 
-        Without values, the header declares a pattern, so that `mmread` skips the rest of each line.
+        If the graph gets no values from the file, the header declares a pattern, so that `mmread`
+        skips the rest of each line.
         """
         field = self.field if self.has_values else "pattern"
         banner = f"%%MatrixMarket matrix coordinate {field} general"

@@ -71,7 +71,7 @@ def are_names(ids: Any) -> bool:
 def read_names(
     path: StrPath, data: bytes, separator: bytes, columns: int, chosen: tuple[int, ...]
 ) -> NamedEdges:
-    """Read the edges of a text whose columns of u and v are names.
+    """Read the edges ``u v`` of a text in which u and v are names.
 
     The text `data` has `columns` columns; `chosen` are the positions, from 0, of u, v and perhaps
     weights. An id that is empty, too long or not UTF-8 is an InputError.

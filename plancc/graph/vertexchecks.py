@@ -153,7 +153,7 @@ def _warn_of_lost_digits(given: npt.NDArray[Any], made: npt.NDArray[Any], what: 
 def _refuse(
     array: npt.NDArray[Any], wrong: npt.NDArray[np.bool_], what: str, rule: str, first: int = 0
 ) -> None:
-    """If a number is `wrong`, raise InputError with its value, its place, and the `rule`.
+    """If `wrong` marks a number in `array`, raise InputError with its value, place and `rule`.
 
     `first` is the index of the array's first row in the source.
     """

@@ -52,9 +52,9 @@ class LibraModel(EdgeModel):
     ) -> Assignment:
         """Assign all nonzeros and rows; `seed` orders vertices that have equally many nonzeros.
 
-        The notes are the figures of table 4 of Md et al. 2021: ``replication_factor``, over
-        vertices with an edge, and ``edge_imbalance``, without the diagonal. The memory is
-        ``num_parts / 8`` bytes for every vertex.
+        The notes are the figures of table 4 of Md et al. 2021: ``replication_factor``, the mean
+        over the vertices with an edge, and ``edge_imbalance``, of the nonzeros off the diagonal.
+        The method needs ``num_parts / 8`` bytes of memory for every vertex.
         """
         check_num_parts(matrix.num_vertices, num_parts)
         check_nonzeros_balanced("libra", balance)

@@ -70,10 +70,10 @@ def ahead(indptr: Any, indices: Any, in_column: Any, rank: Any) -> Ahead:
 
 @njit(cache=True, nogil=True)
 def _fill(indptr: Any, indices: Any, rank: Any, end: Any, pairs: Any) -> None:
-    """Fill `pairs` and `end` of `Ahead`: the nonzeros (i, j) with rank[i] > rank[j], by column.
+    """Fill `pairs` and `end` of `Ahead` with the nonzeros (i, j) with rank[i] > rank[j], by column.
 
-    At the call, ``end[j]`` is the place in `pairs` of column j's first nonzero; afterwards, the
-    place after its last.
+    `rank` is every vertex's position in the order of `LibraModel`. At the call, ``end[j]`` is the
+    place in `pairs` of column j's first nonzero; afterwards, the place after its last.
     """
     for i in range(len(rank)):
         for k in range(indptr[i], indptr[i + 1]):

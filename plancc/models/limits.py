@@ -185,7 +185,8 @@ class Limits:
         """Return by how much the parts exceed their limits; 0 if none does.
 
         Each excess is divided by the part's even share of the weight, and the ratios are summed
-        over parts and constraints. `loads` is int64[num_parts, c], or int64[num_parts] if c is 1.
+        over parts and constraints. For c constraints, `loads` is int64[num_parts, c] or, if c is 1,
+        int64[num_parts].
         """
         over = np.maximum(loads.reshape(self.limit.shape) - self.limit, 0)
         of_one = (over / self.relative[:, None]).sum(axis=0)

@@ -70,7 +70,7 @@ def merge_equal_nets(net_ptr: Any, pins: Any, size: Any, cost: Any, source: Any)
     """Merge nets that have equal pins (and equal sizes and sources if given); add up their costs.
 
     Nets count as equal if their numbers of pins and their 64-bit hashes are equal. `size`,
-    int32[num_pins], and `source`, int32[num_nets], may be int32[0]. The result is in another order.
+    int32[num_pins], and `source`, int32[num_nets], may be int32[0]. The nets get another order.
     """
     mark = _marks(net_ptr, pins, size, source)
     order = np.lexsort((mark, np.diff(net_ptr)))

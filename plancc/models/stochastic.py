@@ -353,11 +353,11 @@ def fitted(hypergraph: Hypergraph, inclusion: Inclusion) -> Hypergraph:
     """Approximate an expected volume by nets with constant costs.
 
     A net's source is the vertex whose row is sent. A part that has c other pins of the net gets the
-    row with probability ``inclusion.reach[c]``. This is approximated by
-    ``alpha * (c > 0) + beta * c``, exactly for c = 1 and for half of the pins. So every net keeps
-    its pins with the cost alpha, and each pin except the source gets a net with the source, of cost
-    beta. Costs are scaled: alpha + beta is `FITTED_COST`. Nets whose cost is rounded to 0 are left
-    out.
+    row with probability ``inclusion.reach[c]``. The approximation is
+    ``alpha * (c > 0) + beta * c``; alpha and beta of a net are such that it is exact if c is 1 or
+    half of the net's pins. So every net keeps its pins, at the cost alpha, and each pin except the
+    source gets a net of two pins, itself and the source, at the cost beta. Costs are scaled:
+    alpha + beta is `FITTED_COST`. Nets whose cost is rounded to 0 are left out.
     """
     assert hypergraph.net_sources is not None
     size = np.diff(hypergraph.net_ptr)

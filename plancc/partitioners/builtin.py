@@ -33,7 +33,8 @@ class Preset:
     """A preset, which decides how much work the partitioner does.
 
     Attributes:
-        prices: Prices of overweight, one per sweep on a level (`plancc.passes.presets.PRICES`).
+        prices: Prices of weight above the limits, one per sweep on a level
+            (`plancc.passes.presets.PRICES`).
         tries: Largest number of initial partitions.
         kept: Number of partitions that are refined on the finest level.
         growth: Factor by which the number of refined partitions grows with each coarser level.

@@ -374,8 +374,8 @@ def _combined_constraint(
 ) -> tuple[npt.NDArray[np.int64], float]:
     """Combine several constraints: return one weight per vertex, and one allowed imbalance.
 
-    Constraints count in inverse proportion to their allowed imbalance. A partition within all
-    limits is within the combined limit.
+    A constraint counts in inverse proportion to its allowed imbalance (`epsilon`). A partition
+    within all limits is within the combined limit.
     """
     if (epsilon == epsilon[0]).all():
         return combined(weights), float(epsilon[0])

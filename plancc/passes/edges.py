@@ -156,8 +156,9 @@ class _Search:
     def _sweep(self, price: float, cap: Any, strength: float, *, restoring: bool = False) -> None:
         """Run a sweep that changes owners of rows, then a sweep that moves nonzeros to other parts.
 
-        If messages have fees, owners of rows change only if `restoring`. No move may give a part
-        more than `cap` nonzeros. If `restoring`, the sweeps run even after the deadline.
+        If messages have fees (costs for each message's first rows), owners of rows change only if
+        `restoring`. No move may give a part more than `cap` nonzeros. If `restoring`, the sweeps
+        run even after the deadline.
         """
         if self.deadline.passed() and not restoring:
             return

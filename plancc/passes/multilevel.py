@@ -327,8 +327,8 @@ class Sweeps:
     def trade(self, nets: Nets, state: State) -> int:
         """Lower the overload by exchanges between pairs of parts; return the number of exchanges.
 
-        Only some of the parts with room are tried, so that the work does not grow with the number
-        of pairs of parts. No part becomes empty.
+        Only some of the parts below their limits are tried, so that the work does not grow with the
+        number of pairs of parts. No part becomes empty.
         """
         limits, numbers = self.limits, self.numbers.restoring.trading
         limit = np.ascontiguousarray(limits.limit, dtype=np.float64)

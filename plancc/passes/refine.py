@@ -1,7 +1,7 @@
 """Passes that refine the owners of rows for objectives that partitioners cannot minimise exactly.
 
-The better of two partitions has less overload, then the lower objective. A pass returns the best
-owners found, or the given owners.
+The better of two partitions has less overload or, if both have the same, the lower objective. A
+pass returns the best owners that it finds, or the given owners if none are better.
 """
 
 from __future__ import annotations

@@ -123,11 +123,12 @@ def _grow(weight, ranks):  # type: ignore[no-untyped-def]
 def _swap(weight, start, kind, nodes, sweeps):  # type: ignore[no-untyped-def]
     """Swap each part with the part on another node that saves the most rows, if this helps.
 
-    A swap of part i on node a with part j on node b saves r(i, b) + r(j, a) - r(i, a) - r(j, b) - 2
-    r(i, j) rows between nodes, where r(x, y) counts rows between x and y.
+    A swap of part i on node a with part j on node b saves
+    r(i, b) + r(j, a) - r(i, a) - r(j, b) - 2 r(i, j) rows between nodes, where r(x, y) counts rows
+    between x and y.
 
-    `weight`, int64[p, p], is symmetric. Only parts with equal `kind` are swapped. Returns the node
-    of every part, int32[p].
+    `weight`, int64[p, p], is symmetric. `start` has every part's node before the swaps, `kind` a
+    number: only parts with equal numbers are swapped. Returns the node of every part, int32[p].
     """
     num_parts = len(weight)
     node = start.copy()

@@ -305,8 +305,8 @@ class Convolution:
 
     Attributes:
         name: A model of `plancc-run`.
-        weights: Number of trained parameters; None if it is the sum over the steps of the layers,
-            as without vertex types.
+        weights: Number of trained parameters of a network with vertex types; None: the number is
+            the sum over the steps of the layers.
     """
 
     name: str = "gcn"

@@ -96,8 +96,8 @@ class FileDataset:
         when: Which plans have the dataset: a name in `EXCHANGES`, `TYPES`, `PARALLEL`, or "" for
             all.
         optional: Whether the dataset may be missing from these plans.
-        cut: Offsets that cut the dataset into the parts' pieces: the name of a dataset,
-            `LOCAL_ROWS`, or a row of `TYPE_PTR`. "": one piece, which every rank reads.
+        cut: Which offsets cut the dataset into the parts' pieces: the name of a dataset that holds
+            them, `LOCAL_ROWS`, or a row of `TYPE_PTR`. "": one piece, which every rank reads.
         ends: For ascending offsets from 0: the dimension whose size the last offset equals.
         below: For numbers from 0: the dimension whose size every number is below.
         rule: For vertex data: a rule as a phrase, and as a function of the array and n.

@@ -70,9 +70,9 @@ class Grid:
 
     Attributes:
         scheme: One of `SCHEMES`.
-        rows: Number of process rows; in "feature", number of groups.
-        columns: Number of process columns: in "1.5d" the replication factor; in "feature" the ranks
-            of a group.
+        rows: Number of process rows; in "feature", number of groups of ranks that share a part.
+        columns: Number of process columns: in "1.5d" the replication factor; in "feature" the
+            number of ranks in a group.
         layers: Number of grid layers. Only "3d" allows more than 1.
         sparse: Whether ranks send only needed rows, in messages; only for "1d" and "1.5d".
     """

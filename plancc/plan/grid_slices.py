@@ -45,9 +45,9 @@ def share_of_rank(
     The `index` of this Part is the rank, and its `num_parts` the number of ranks.
 
     Parameters:
-        block: The parts that `RankParts.parts_to_read` names, without vertex data.
+        block: The parts that ``held.parts_to_read`` names, without vertex data.
         part: The rank's part of the row plan; None if ``keeps_part(grid)`` is false.
-        vertex_data: Vertex data of the rows `RankParts.rows`.
+        vertex_data: Vertex data of the rows ``held.rows(block.part_ptr)``.
     """
     grid, rank = held.header.grid, held.rank
     assert grid is not None

@@ -123,8 +123,9 @@ def links_of_rank(
 ) -> tuple[PartLinks, Int64Array]:
     """Merge the links (pairs of vertices) of a rank's parts; return also the rows to receive.
 
-    The rank's rows are ``rows[0]:rows[1]`` in plan order, and have the local numbers `own`. `ends`
-    has the sources and targets of the links. Ends and rows to receive are places in plan order.
+    The rank's rows have the places ``rows[0]:rows[1]`` in plan order, and the local numbers `own`.
+    `ends` has the sources and targets of the links. `ends` and the returned rows are places in plan
+    order.
     """
     (source, target), (first, last) = ends, rows
     order = np.lexsort((links.number, links.kind))

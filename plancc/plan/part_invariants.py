@@ -1,4 +1,4 @@
-"""Check the parts that a rank reads, and make the claims by which ranks compare their slices.
+"""Check the parts that a rank reads, and make the digests by which ranks compare their slices.
 
 Every reader runs these checks, whose time is linear in nonzeros plus volume.
 """
@@ -47,7 +47,7 @@ MESSAGE_FAULTS = {
 
 
 def part_invariants(parts: PartRange, header: Header) -> Iterator[tuple[str, str]]:
-    """Yield (invariant, violation) for parts of a plan; "" if the invariant holds.
+    """Yield (invariant, violation) for parts of a plan; the violation is "" if there is none.
 
     Vertex data are not checked. Offsets must ascend and end at the lengths of the arrays.
     """
@@ -284,8 +284,9 @@ def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
 def _digest_messages(table, part_ptr, first, of_part, rank_of_part, digest):  # type: ignore[no-untyped-def]
     """Add the hash of every message to ``digest[r]``, where rank r runs the part at the other end.
 
-    The hash adds up `mix` of (place in plan order, reading part) over the rows of the message.
-    `of_part` says whether the part, not its peer, owns the rows.
+    The hash is the sum, over the rows of the message, of `mix` of the row's place in plan order and
+    the part that reads the row. `of_part` says whether the parts of `table`, not their peers, own
+    the rows.
     """
     ptr, peer, row_ptr, row = table
     parts = len(part_ptr) - 1

@@ -81,7 +81,7 @@ class Multiply(Step):
 
 @dataclass(frozen=True)
 class Broadcast(Step):
-    """Broadcast the pieces of the space `source` one after another.
+    """Broadcast the pieces of the space `source` (see the module) one after another.
 
     Each piece is sent by the rank that has it.
     """
@@ -91,7 +91,8 @@ class Broadcast(Step):
 class Reduce(Step):
     """Sum the pieces of the space `source` over a group of ranks, one piece after another.
 
-    The sum of each piece arrives at the rank that has this piece in `target`.
+    A space is a matrix on every rank (see the module). The sum of each piece arrives at the rank
+    that has this piece in the space `target`.
     """
 
     reverse = True

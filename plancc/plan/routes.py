@@ -266,10 +266,12 @@ def _choose(nodes, crossing, owned, needed, first, load):  # type: ignore[no-unt
 def _choose_relays(sizes, node, needed, first, load):  # type: ignore[no-untyped-def]
     """Choose, for each group of rows, the relay in the node that needs the rows: int32[groups].
 
-    A group holds the rows that one part sends to the parts of one other node. `needed` is (ptr,
-    part, rows): part ``part[k]`` needs ``rows[k]`` rows of group i, for k in ``ptr[i]:ptr[i + 1]``.
-    `load` holds the rows that each part sends, and the rows that it receives; it is updated. The
-    largest groups come first; each gets the part for which the larger of the two numbers is then
+    A group holds the rows that one part sends to the parts of one other node: group i has
+    ``sizes[i]`` rows for node ``node[i]``. Node x has the parts ``first[x]:first[x + 1]``. `needed`
+    is (ptr, part, rows): part ``part[k]`` needs ``rows[k]`` rows of group i, for k in
+    ``ptr[i]:ptr[i + 1]``.
+    `load` holds the numbers of rows that each part sends, and receives; it is updated. The largest
+    groups come first; each gets the part for which the larger of its two numbers in `load` is then
     least.
     """
     ptr, part, rows = needed

@@ -136,7 +136,7 @@ class Route:
         return f"{self} has {ranks} ranks, but the plan has {num_parts} parts"
 
     def keeps_groups(self, ranks: npt.NDArray[np.int64]) -> bool:
-        """Return whether the hops still work after parts have been merged on ranks.
+        """Return whether the hops still work if a rank runs several parts.
 
         `ranks` has the first part of every rank, then the number of parts. A rank must have parts
         of one node only, and a single part if hops lead over relays.

@@ -143,9 +143,9 @@ class Header:
 class Exchanges(dict[str, Exchange]):
     """The messages of all steps and hops of a plan, by their names in the file (`Header.steps`).
 
-    *Hops* send rows from owners to the parts that need them. The rows of a hop are ascending places
-    in plan order. With nodes, a *sender* and a *receiver* are parts of a node that carry its rows,
-    so each row is sent to a node only once:
+    *Hops* send rows from owners to the parts that need them. A hop names its rows by their places
+    in plan order, ascending. In node-aware exchange, a *sender* and a *receiver* are parts of a
+    node that carry its rows, so each row is sent to a node only once:
 
         owner --collect--> sender of its node --cross--> receiver of a node --spread--> part
               --collect--> part of the same node

@@ -118,7 +118,7 @@ def _matrix(
 
 
 def _masks(parts: Traffic) -> Int64Array:
-    """Return how many own rows every part lists for its messages: int64[num_parts].
+    """Return the total length of every part's lists of own rows in messages: int64[num_parts].
 
     These are own rows that the part sends, and own rows for which it receives partial sums.
     """

@@ -122,7 +122,7 @@ class Predictor:
         return replace(self, approximation=None, pipeline=None).epoch(even, word_bytes).seconds
 
     def bound_of(self, tables: Tables, word_bytes: int = WORD_BYTES) -> float:
-        """Return the lower bound that `bound` returns, for the rows and nonzeros in `tables`.
+        """Return the lower bound on an epoch's seconds (see `bound`) for the tables of a plan.
 
         If the tables leave out dead rows, which no output in the loss needs, the bound counts for
         each layer only the rows that this layer computes.

@@ -21,7 +21,7 @@ def best_relays(plan: Plan, predictor: Predictor, most: int) -> tuple[Plan, floa
     """Return the plan with the best relays, its predicted seconds per epoch, and the relays' name.
 
     The plan is a row or edge plan, whose present hops are replaced. `most` is the largest number of
-    hops of a row, 2 or 3. A name is "16x16 in 2 hops": 16 groups of 16 parts.
+    hops of a row, 2 or 3. For example, the name "16x16 in 2 hops" means 16 groups of 16 parts.
     """
     ranks = predictor.machine.node.ranks
     found = (

@@ -279,7 +279,7 @@ def _hide(
 ) -> None:
     """Shorten `times` of messages in place, since they overlap with products of own rows.
 
-    The time that the overlap hides is `share` times the smaller of both times.
+    The overlap hides `share` times the smaller of two times: of the messages, and of the products.
     """
     for (layer, direction, _), product in products.items():
         places = [Place(layer, direction, step) for step in ("expand", "cross", "fold")]
@@ -470,7 +470,7 @@ class WorkTimes:
     def _tree(
         self, of: Collective, rounds: npt.NDArray[Any], once: npt.NDArray[Any]
     ) -> Float64Array:
-        """Return the seconds of a collective by trees for every group: float64[groups].
+        """Return every group's seconds for a collective that runs along trees: float64[groups].
 
         One tree connects a group's nodes, and in each node a tree connects the ranks. Each link
         carries `rounds` messages, one after the other, which have `once` bytes in total.

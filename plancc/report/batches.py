@@ -36,7 +36,8 @@ class BatchReport:
 
     Attributes:
         sampler: The sampler and its options, as in the provenance.
-        num_blocks: Blocks of a batch; volume and messages are sums over one exchange per block.
+        num_blocks: Number of blocks of a mini-batch. Each block needs one exchange; volume and
+            messages are sums over these exchanges.
         expected_volume: Exact expected volume; None if the sampler's probabilities are unknown.
         difference: Volume minus the first plan's, on the same batches; None for a single plan.
         ratio: Volume divided by the first plan's; None for a single plan or a zero volume.

@@ -25,7 +25,7 @@ class PassCost:
     Attributes:
         words, messages: Words and messages that all parts send.
         max_words_sent, max_messages_sent: Words and messages of the part that sends most.
-        saved: Share of the words of an epoch without passes that the passes save.
+        saved: Words that the passes save, divided by the words of an epoch without passes.
     """
 
     passes: list[str]
@@ -113,6 +113,7 @@ def sampled_costs(
 def equation_4(parts: Traffic, dims: Sequence[int], rate: float = 1.0) -> npt.NDArray[np.float64]:
     """Return the bytes of each part by Equation 4 of Wan et al. 2022, float64[num_parts].
 
-    A part needs 4 (3 x own rows + rate x halo rows) x input width bytes, summed over the layers.
+    A part needs 4 (3 x own rows + rate x halo rows) x input width bytes, summed over the layers;
+    `rate` is the share of the halo rows that boundary sampling keeps.
     """
     return WORD_BYTES * sum(dims[:-1]) * (3 * parts.rows + rate * parts.received)

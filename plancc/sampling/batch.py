@@ -70,8 +70,9 @@ class BatchLayer:
         ptr (int64[m + 1]), columns (int32[ptr[-1]]): Unique and ascending columns of every row: row
             ``rows[k]`` keeps ``columns[ptr[k]:ptr[k + 1]]``.
         places (int32[ptr[-1]] or None): Position of every kept nonzero in the matrix's row.
-        factors (float64[ptr[-1]] or None): Factor of every kept nonzero, never 0. In a batch that
-            is `listed`, neither `places` nor `factors` may be None.
+        factors (float64[ptr[-1]] or None): Number by which the value of every kept nonzero is
+            multiplied, never 0. In a batch that is `listed`, neither `places` nor `factors` may be
+            None.
     """
 
     rows: npt.NDArray[np.int32]

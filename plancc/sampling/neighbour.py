@@ -216,7 +216,8 @@ def subsets(vertices: Any, sizes: Any, itself: Any, fanout: Any, key: Any) -> An
 def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) -> None:
     """Fill `kept` with the positions of the nonzeros that a row of `nonzeros` nonzeros keeps.
 
-    The other parameters are those of a row in `subsets`.
+    `itself` and `fanout` are as in the function `subsets`, for this row; `key` is the row's random
+    number, from which the choice follows.
     """
     if len(kept) == nonzeros:
         for place in range(nonzeros):

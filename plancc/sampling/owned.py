@@ -23,7 +23,8 @@ class OwnedBlock:
         rows (int64[m]): Rows of the owner, ascending.
         ptr (int64[m + 1]), nonzeros (int64[ptr[-1]]): Row ``rows[k]`` keeps the nonzeros with the
             indices ``nonzeros[ptr[k]:ptr[k + 1]]`` in the owner's matrix, ascending.
-        factors (float64[ptr[-1]] or None): Factor of every kept nonzero; None if all are 1.
+        factors (float64[ptr[-1]] or None): Number by which the value of every kept nonzero is
+            multiplied; None if all are 1.
     """
 
     rows: Int64s
@@ -100,7 +101,8 @@ class OwnedRows:
 def _diagonals(row_ptr: Any, column: Any, places: Any) -> Any:
     """Return the position of every row's diagonal nonzero, or the row's size if it has none.
 
-    Position k of row i stands for nonzero ``places[row_ptr[i] + k]``, from 0, of the stored row.
+    Positions count a row's nonzeros in ascending order of vertices: the nonzero at position k of
+    row i is number ``places[row_ptr[i] + k]`` in the row as it is stored. Both begin at 0.
     """
     found = np.empty(len(row_ptr) - 1, dtype=np.int32)
     for i in range(len(found)):

@@ -111,7 +111,8 @@ class Sampler(ABC):
     def inclusion(self, population: Population, most_pins: int) -> Inclusion | None:
         """Return the probabilities that a mini-batch has a vertex, and that a part needs its row.
 
-        They are for nets of up to `most_pins` pins. None if the sampler cannot compute them.
+        The probability of a part depends on how many pins of the row's net it has; it is given for
+        up to `most_pins` pins. The result is None if the sampler cannot compute probabilities.
         """
         return None
 
@@ -124,8 +125,8 @@ class Sampler(ABC):
     def batches_per_epoch(self, population: Population) -> int:
         """Return the number of mini-batches in an epoch.
 
-        It is such that an epoch's mini-batches together contain about as many targets as there are
-        vertices that may be targets (see `Batch.targets`).
+        The number is such that an epoch's mini-batches together contain about as many targets as
+        there are vertices that may be targets (see `Batch.targets`).
         """
         return 1
 

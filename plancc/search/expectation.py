@@ -181,9 +181,10 @@ class SampledExpectation:
         return replace(problem, vertex_weights=self._weights)
 
     def _smoothed(self) -> Hypergraph:
-        """Return the sample's nets, and one more net of two pins for every off-diagonal nonzero.
+        """Return the sample's nets, and one more net for every off-diagonal nonzero.
 
-        So each nonzero counts as if drawn once more (Laplace's rule of succession).
+        The two pins of this net are the ends of the nonzero's edge. So each nonzero counts as if it
+        were drawn once more (Laplace's rule of succession).
         """
         seen = self._sample.hypergraph
         assert seen.net_costs is not None

@@ -147,10 +147,10 @@ class Record:
     _lock: Lock = field(default_factory=Lock)
 
     def add(self, step: str, seconds: float, member: Member) -> Member:
-        """Add a step to the record, and return its member.
+        """Add a step that found the owners `member` to the record; return `member`.
 
-        Of two equally good members, the one whose owners are smaller, compared as bytes, is the
-        best. So the result does not depend on which thread ends first.
+        Of two equally good members, the one whose owners are smaller, compared as bytes, counts as
+        better. So the best member does not depend on which thread ends first.
         """
         with self._lock:
             best = self.best

@@ -149,8 +149,9 @@ def beginnings(
 def highest(hypergraphs: bool, graphs: bool = True) -> list[Beginning]:
     """Return a `Beginning` for every installed partitioner, with its best preset; fastest first.
 
-    `hypergraphs` and `graphs` say what partitioners may get. If a partitioner takes both, it gets
-    the hypergraph. A partitioner of graphs has a `Beginning` for each of its objectives.
+    `hypergraphs` and `graphs` say whether partitioners may get a hypergraph, and a graph. If a
+    partitioner takes both, it gets the hypergraph. A partitioner that gets the graph has a
+    `Beginning` for each of its objectives.
     """
     found = []
     for adapter in PARTITIONERS.loaded().values():

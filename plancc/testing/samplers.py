@@ -36,7 +36,7 @@ BATCHES = 1000
 
 
 def pattern_of(density: float) -> npt.NDArray[np.bool_]:
-    """Return a random directed pattern with this density of True, bool[VERTICES, VERTICES].
+    """Return a random directed pattern, bool[VERTICES, VERTICES]; `density` is the share of True.
 
     One row is empty, one column is empty, and one vertex is isolated.
     """

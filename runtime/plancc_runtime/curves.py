@@ -70,10 +70,10 @@ def areas(
 
 
 def _counted(groups: Groups) -> Counts:
-    """Return the sorted keys, and for each the number of own vertices outside and in the class.
+    """Return the ascending keys, and for each the numbers of own vertices outside and in the class.
 
-    A key is the complex number c + s i, where c is the index of a column (a class of a split), and
-    s a score: numpy sorts complex numbers by real part first.
+    A key is the complex number c + s i, where c is the number of a class in a split, and s a score
+    of a vertex for this class: numpy sorts complex numbers by real part first.
     """
     columns = [each for scores, truth in groups for each in zip(scores.T, truth.T, strict=True)]
     every = [_added(score, np.stack([~own, own], axis=1)) for score, own in columns]

@@ -265,8 +265,8 @@ class TrainResult(RunOutline):
     def to_dict(self) -> dict[str, Any]:
         """Return all figures, ready for JSON, without weights.
 
-        In the header, "topology" and "relays" replace "route", and "hops" (whether rows were sent
-        in hops) replaces "exchange".
+        In the dict's header, "topology" and "relays" replace "route". In the dict itself, "hops"
+        (whether rows were sent in hops) replaces "exchange".
         """
         result = asdict(replace(self, weights={}))
         del result["weights"]

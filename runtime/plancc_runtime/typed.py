@@ -231,7 +231,7 @@ class TypedGraph:
     def halo_of(
         self, name: str, read: frozenset[int], here: frozenset[int] = frozenset()
     ) -> tuple[LocalGraph, Tensor | None]:
-        """Return the halo rows of a type that `read` relations need and `here` relations do not.
+        """Return the halo rows of a type that relations `read` need, and relations `here` do not.
 
         Collective at the first call.
 

@@ -448,7 +448,8 @@ def _link(watch: _Watch, targets: Sequence[int], sources: Sequence[int]) -> Link
 def _shapes(watch: _Watch, link: Link | None) -> tuple[str, str] | tuple[None, None]:
     """Return the algorithms of broadcast and all-reduce, "ring" or "tree". Collective.
 
-    Each is the one whose model is nearer to the measured time. Without `link`, both are None.
+    Each is the algorithm whose predicted time is nearer to the measured time. Without `link`, both
+    are None.
     """
     members = watch.transport.size
     if link is None:

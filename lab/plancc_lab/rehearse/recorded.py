@@ -41,7 +41,8 @@ class RecordedClock(Clock):
 
     Attributes:
         events (list of (phase, begin, end)): Intervals in which a phase ran without interruption.
-        stages (list of (stage, begin, end)): Stages, such as "layer 1 forward", of several events.
+        stages (list of (stage, begin, end)): Stages, such as "layer 1 forward"; a stage contains
+            several events.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:

@@ -134,7 +134,7 @@ class Recording:
     stages: Spans
 
     def paced(self, every: Sequence[Float64Array]) -> Recording:
-        """Return the recording, in which each step takes the median of its seconds in `every`.
+        """Return a copy of the recording in which each step takes its median seconds in `every`.
 
         Arrays that do not have as many steps as this recording are ignored.
         """

@@ -57,8 +57,8 @@ BEGINNING = Moment(0, 0.0)
 class Wait(NamedTuple):
     """An interval in which a rank waited, in seconds, and the cause that ended the wait.
 
-    `cause` is a moment on a rank, perhaps on the waiting rank itself: the last at which the network
-    waited for a rank. From then to `end`, the waiting rank waited only for the network.
+    `cause` is the last moment at which the network still waited for a rank, perhaps for the waiting
+    rank itself. From this moment to `end`, the waiting rank waited only for the network.
     """
 
     begin: float

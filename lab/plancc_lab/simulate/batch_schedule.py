@@ -147,8 +147,8 @@ class LiveBatch(Live):
     """The rows, nonzeros and messages of a step of a row plan on a mini-batch.
 
     Attributes:
-        told: Words of each round that tell owners which rows are needed; empty if all ranks draw
-            the whole batch.
+        told: For each round of messages, the words that tell owners which rows are needed; empty if
+            all ranks draw the whole batch.
         counted: Whether an all-reduce sums the number of vertices in the loss over the ranks.
         draw: How much work it is to draw the batch and to build its blocks.
     """

@@ -111,7 +111,7 @@ def _rate_wide(
     touched: Any,
     seen: Any,
 ) -> Any:
-    """Turn the upper bounds that `_rate` computed into exact values; return new `num` and `base`.
+    """Turn `_rate`'s upper bounds on the saved cost into exact values; return new `num` and `base`.
 
     `num`, `base`, and the arrays `score`, `seen` and `touched` are as after the call of `_rate`.
     """

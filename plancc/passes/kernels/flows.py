@@ -67,7 +67,7 @@ class Region(NamedTuple):
 
     Attributes:
         room (float64[2, num_constraints]): Largest total weight that may leave each part.
-        max_degree: Largest sum, over the vertices that may leave a part, of their numbers of nets.
+        max_degree: Largest total number of nets that the vertices that may leave a part have.
         max_pins: Nets with more pins are left out, and the cut ignores them.
         max_work: Largest number of visited nodes, divided by the nodes of the network.
     """
@@ -129,7 +129,7 @@ def adjacent_parts(max_spread: int, most: int, nets: Any, state: Any) -> Any:
     """List pairs of parts, ascending, that share nets, with the total cost of the shared nets.
 
     Nets on more than `max_spread` parts are left out. The search for pairs stops early once the
-    list has more than `most`.
+    list has more than `most` pairs.
     """
     num_parts = len(state.sums)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)
@@ -646,9 +646,10 @@ def _hash(x: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _piercing(side: int, costly: bool, most: Any, net: Any, flow: Any) -> int:
-    """Return the next vertex that a side takes in, from beyond the cut; -1 if there is none.
+    """Return the next vertex beyond the cut that `side` takes in; -1 if there is none.
 
-    If `costly`, the other side may have reached the vertex, which raises the cost of the cut.
+    A vertex that the other side has reached raises the cost of the cut when `side` takes it in.
+    Such a vertex is returned only if `costly`.
     """
     number, reached, behind = flow.number[side], flow.reached[side], flow.behind[side]
     # Round 1: vertices next to the cut. Round 2, if there are none: all other vertices.
@@ -798,9 +799,10 @@ def split_pair(
 ) -> Any:
     """Return the vertices that the parts of a pair should exchange, int32[k], and the work done.
 
-    Pairs are searched in numbered batches. `history` holds, for each vertex, the last batch that
-    moved it, int32[num_vertices], and the last batch that the pair's previous search has seen, or
-    -1. If no later batch moved a vertex of the pair's network, the network is not cut again.
+    Pairs are searched in numbered batches. `history` is (moved, seen): for each vertex, the last
+    batch that moved the vertex, int32[num_vertices]; and the last batch before the previous search
+    of this pair, or -1. If no later batch moved a vertex of the pair's network, the network is not
+    cut again.
     """
     net, now = network_of(pair, cut_nets, region, place, nets, state)
     moved_at, since = history

@@ -122,12 +122,13 @@ def cut_of(indptr: Any, indices: Any, owner: Any, num_parts: int) -> Any:
 def cover(cut: Cut) -> Any:
     """Find the vertices in every minimum vertex cover of `cut`, and the choices that remain.
 
-    The method follows Koenig, and Dulmage and Mendelsohn. The vertices with a choice are divided
-    into components: a minimum cover has either all left or all right vertices of a component.
+    `cut` is a bipartite graph of left and right vertices. The method follows Koenig, and Dulmage
+    and Mendelsohn. The vertices that are in some, but not all, minimum covers are divided into
+    components: a minimum cover has either all left or all right vertices of a component.
 
     Returns:
         left, right (bool[num_left], bool[num_right]): Whether a vertex is in every minimum cover.
-        component (int32[num_left]): Component of every left vertex; -1 if it has no choice. A right
+        component (int32[num_left]): Component of every left vertex; -1 if it is in none. A right
             vertex is in the component of its mate.
         mate (int32[num_left]): The right vertex to which a left vertex is matched, or -1.
     """

@@ -168,9 +168,9 @@ def _fee(q: int, m: int, more: int, flow: Any, tariff: Any) -> float:
 def sweep_traffic(  # type: ignore[no-untyped-def]
     order, nets, state, flow, tariff, bounds
 ):
-    """Move every vertex in `order` to the part for which the sum (see the module) falls most.
+    """Move every vertex in `order` to the part for which the sum that the module defines is least.
 
-    A vertex stays if the sum falls for no part. Returns the numbers of vertices moved and of gains
+    A vertex stays if no move lowers the sum. Returns the numbers of vertices moved and of gains
     computed; `flow` is updated. If messages have fees, a vertex that needs rows from very many
     parts tries only some parts.
     """

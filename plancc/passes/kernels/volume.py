@@ -225,9 +225,10 @@ def saving(v: int, nets: Any, state: Any, bounds: Any) -> Any:
 def _choose(  # type: ignore[no-untyped-def]
     v, found, nets, state, bounds, highest, score, seen
 ):
-    """Return the best part for v (-1: v stays), the rows saved, and how many gains were computed.
+    """Return the best part for v (-1: v stays), the rows that the move saves, and a number.
 
-    v must have a cut net. `found` is the result of `_score` for v. `score` is reset to 0.
+    The number counts the parts for which the gain of moving v was computed. v must have a cut net.
+    `found` is the result of `_score` for v. `score` is reset to 0.
     """
     num, base, everywhere = found
     here, num_parts = state.owner[v], len(score)

@@ -76,8 +76,8 @@ def schedule_of(
 ) -> Schedule:
     """Return the operations of one training epoch for a plan file or for tables.
 
-    The pass "dead-rows" needs a row plan. A pipeline needs a feature plan in which all ranks are
-    one group. Some approximations switch off the pass "order".
+    The pass "dead-rows" needs a row plan. A pipeline needs a feature plan in which all ranks share
+    one part. Some approximations switch off the pass "order".
     """
     if approximation is not None and approximation.is_exact:
         approximation = None

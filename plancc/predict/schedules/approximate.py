@@ -105,7 +105,8 @@ def sampled(tables: Tables, rate: float) -> Tables:
 class SampledScheduler(RowScheduler):
     """Scheduler of a row plan whose halo rows are sampled anew in every epoch.
 
-    Halo rows of the features are sent once, but A H^0 is computed in every epoch, as A differs.
+    Halo rows of the features are sent once, but A H^0 is computed in every epoch, as the sampled A
+    is different in every epoch.
     """
 
     def known_result(self, layer: int, step: LayerStep) -> Iterator[tuple[str, Work]]:

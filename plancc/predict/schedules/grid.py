@@ -286,8 +286,9 @@ def _fiber_rows(rows: Int64Array, grid: Grid) -> Int64Array:
 def _rounds(rows: Int64Array, chunk: Int64Array, columns: int) -> tuple[Int64Array, Int64Array]:
     """Return the broadcasts in which ranks of a process column receive their chunk of H.
 
-    In a round, each column broadcasts the rows of one part of its chunk, or 0 rows after its last
-    part. Returns rows and sending process row: int64[rounds, columns] each.
+    In a round, each process column broadcasts the rows of one part of its chunk, or 0 rows after
+    its last part. Returns, for every round and process column, the number of rows and the process
+    row of the rank that sends: int64[rounds, columns] each.
 
     Parameters:
         rows (int64[num_parts]): Number of rows of every part.

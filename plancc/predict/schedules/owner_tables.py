@@ -95,7 +95,8 @@ def layer_tables(
 ) -> Tables:
     """Return `Tables` of one layer, which uses the nonzeros `used` and computes the rows `live`.
 
-    If ``needed(part, vertex)`` is given, it returns the messages that bring these halo rows.
+    If the function `needed` is given, ``needed(part, vertex)`` returns the messages that bring the
+    halo row of ``vertex[k]`` to part ``part[k]``, for every k.
     """
     part = np.repeat(owner, used.row_nonzeros())
     halo = owner[used.indices] != part

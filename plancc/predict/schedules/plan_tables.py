@@ -1,7 +1,7 @@
 """`Tables` (the parts' sizes and messages) of plans that are read from a file or from memory.
 
-Of a plan file, only the offsets and partners of messages are read, and column numbers if a grid
-divides columns.
+Of a plan file, only the messages' offsets and peers (the parts at the other end) are read, and the
+column numbers of the nonzeros if a grid divides columns.
 """
 
 from __future__ import annotations

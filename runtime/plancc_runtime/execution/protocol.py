@@ -54,7 +54,8 @@ class Execution(ABC):
     Attributes:
         kernel: Name of the kernel of local products.
         off (dict of str to str): Reasons why requested passes are off, by pass.
-        evaluates (bool): Whether outputs in training equal an evaluation's; known after `prepare`.
+        evaluates (bool): Whether a training epoch computes the same outputs as an evaluation; known
+            after `prepare`.
         sampler (str): Sampler of mini-batches, with its options; "" for a full batch.
         steps_per_epoch (int): Number of mini-batches per epoch; 0 for a full batch.
         alike (bool): Whether all epochs compute the same products and send equally long messages.

@@ -60,9 +60,9 @@ def _drawn(
     key: Any,
     out: Any,
 ) -> None:
-    """Write the mask of the rows ``begin:end`` of a CSR pattern to `out`.
+    """Write the dropout masks of the nonzeros in rows ``begin:end`` of a CSR pattern to `out`.
 
-    The mask is 0 if a random number is below `dropped`, else `scale`.
+    A mask has one number for each head: 0 if a random number is below `dropped`, else `scale`.
     """
     heads = out.shape[1]
     pairs = np.uint64((heads + 1) // 2)

@@ -25,9 +25,9 @@ def pack(x: Tensor, rows: Tensor, out: Tensor) -> None:
 def add_rows(out: Tensor, rows: Tensor, received: Tensor) -> None:
     """Compute out[rows[k]] += received[k], with the same bits on any number of threads.
 
-    Repeated rows add in the order of k or, on GPUs, in another fixed order. If a row is outside of
-    `out`, nothing is added, and InputError is raised (on GPUs and for bfloat16, torch's
-    IndexError).
+    Received rows for the same row of `out` are added in the order of k or, on GPUs, in another
+    fixed order. If a row is outside of `out`, nothing is added, and InputError is raised (on GPUs
+    and for bfloat16, torch's IndexError).
     """
     if out.device.type != "cpu":
         out.index_put_((rows,), received, accumulate=True)  # index_add_ would use atomics

@@ -1,8 +1,8 @@
 """Products of many rows with a small matrix, compiled for this CPU.
 
-Tiles are summed in registers (Goto and van de Geijn: Anatomy of High-Performance Matrix
-Multiplication, ACM TOMS 34, 2008), without packing, since the small matrix fits in a cache. The
-bits do not depend on the number of threads.
+Tiles of the result are summed in registers (Goto and van de Geijn: Anatomy of High-Performance
+Matrix Multiplication, ACM TOMS 34, 2008), without packing, since the small matrix fits in a cache.
+The bits do not depend on the number of threads.
 """
 
 from __future__ import annotations

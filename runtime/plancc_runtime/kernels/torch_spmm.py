@@ -76,7 +76,7 @@ def multiply(
 
 
 def sampled_product(ptr: Tensor, index: Tensor, g: Tensor, x: Tensor) -> Tensor:
-    """Return <g[i], x[j]> for the nonzeros (i, j): Tensor[nnz].
+    """Return the inner product <g[i], x[j]> for every nonzero (i, j): Tensor[nnz].
 
     Shapes of ptr, index, g and x: [m + 1], [nnz], [m, d], [n, d].
     """

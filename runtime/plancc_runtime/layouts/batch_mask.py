@@ -70,14 +70,14 @@ class KeptBlock:
         scratch: tuple[Int32Array, Int32Array],
         in_place: bool,
     ) -> tuple[Block, Int64Array, Int64Array]:
-        """Return the mini-batch's block, and where its outputs and inputs are in `rows`, ascending.
+        """Return the mini-batch's block, and the ascending indices in `rows` of outputs and inputs.
 
         Parameters:
             rows (int64[m]): Rows of the slice that take part in the mini-batch.
             live (bool[m]): Whether a row is an output even if it has no nonzeros. The array is
                 overwritten: afterwards, it marks the outputs and the inputs.
-            scratch (int32[num_inputs or more], int32[num_halo]): For every row of the slice that
-                is in `rows`, its position there; and memory for positions of halo rows.
+            scratch (int32[num_inputs or more], int32[num_halo]): The first array has the index in
+                `rows` of every row of the slice that is there; the second is memory for work.
             in_place: Whether all rows of the slice are inputs, so that no row must be copied.
         """
         assert whole.halo is not None

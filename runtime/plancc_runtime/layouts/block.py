@@ -190,7 +190,7 @@ class Block(WithColumns):
         """Return the block with the nonzeros that `name` selects; messages do not change.
 
         "plan" keeps all nonzeros. "edges" drops a diagonal that normalising added. "closed" drops
-        it too; then every own row without a diagonal nonzero gets one of value 1.
+        this diagonal too; every own row without a diagonal nonzero then gets one of value 1.
         """
         if name == "plan":
             return self

@@ -192,8 +192,9 @@ def draw(block: Block, sampling: Sampling, rank: int, epoch: int) -> Sample:
 def expected_rows(block: Block, sampling: Sampling) -> float:
     """Return the expected number of rows that this rank sends.
 
-    It is the sum of p (1 - (1 - q)^u) over the rows of this rank's messages. p and q are the rates
-    of boundary rows and boundary edges; u is the receiver's number of nonzeros in the row's column.
+    It is the sum of p (1 - (1 - q)^u) over the rows of this rank's messages. p and q are the shares
+    of boundary rows and of boundary edges that sampling keeps; u is the receiver's number of
+    nonzeros in the row's column.
     """
     rows = float(block.expand.send.volume)
     if sampling.boundary_edges is not None:

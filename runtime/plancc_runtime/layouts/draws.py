@@ -341,8 +341,9 @@ def check_draw(choice: str, sampler: Sampler) -> None:
 def owners_draw(
     choice: str, sampler: Sampler, part: Part, header: Header, transport: Transport
 ) -> tuple[bool, str]:
-    """Return whether owners draw, and the reason ("" if only one way is possible). Collective.
+    """Return whether each rank draws only for its own rows, and the reason for this. Collective.
 
+    If not, every rank draws whole mini-batches. The reason is "" if only one way is possible.
     `choice` is "auto", "everywhere" or "owners". With "auto", owners draw if this is predicted to
     be faster, or if the machine lacks memory for the whole graph's pattern on each rank.
     """

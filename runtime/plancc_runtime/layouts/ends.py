@@ -26,7 +26,7 @@ class Ends:
 
     Parameters:
         source (int64[m]): Local row of the source of every pair.
-        target (int64[m]): Local row of the target; received rows are numbered from `num_rows` on.
+        target (int64[m]): Local row of the target; received rows are numbered after own rows.
         exchange: Exchange by which this rank receives the targets that other ranks own.
     """
 

@@ -72,7 +72,7 @@ class Action:
 def actions_of(steps: Sequence[Step], overlap: bool, idle: Container[str] = ()) -> Iterator[Action]:
     """Yield a rank's actions for the steps, in the order that the module's rules give.
 
-    Without `overlap`, each message ends before the next step. Steps in `idle` are left out.
+    Without `overlap`, each message ends before the next step. Steps named in `idle` are left out.
     """
     for here, group in groupby(steps, _is_piecewise):
         alike = [step for step in group if step.moves and step.name not in idle]
@@ -96,7 +96,7 @@ def checked(program: Program) -> Program:
 def _actions(
     program: Program, back: bool, is_local: bool, overlap: bool, idle: frozenset[str]
 ) -> list[Action]:
-    """Return the actions of a program or, if `back`, of its adjoint, without the steps in `idle`.
+    """Return the actions of a program or, if `back`, of its adjoint, without steps named in `idle`.
 
     If `is_local`, steps that send messages are left out too.
     """

@@ -334,9 +334,10 @@ class _ProductLinear(torch.autograd.Function):
 
 
 class _LinearProduct(torch.autograd.Function):
-    """The product A (x W) and its gradients, for a graph with a pipeline.
+    """The product A (x W) and its gradients, for a graph that exchanges batches of rows in turn.
 
-    For the result's gradient g, batches of rows of A^T g are multiplied by W^T as they arrive.
+    In the backward pass, g is the result's gradient; each batch of rows of A^T g is multiplied by
+    W^T as soon as it is computed.
     """
 
     @staticmethod

@@ -29,10 +29,13 @@ BatchCallback = Callable[[slice], None]
 class Slicing:
     """Shares of rows and columns that the ranks of a group have, and the devices that hold them.
 
+    A group consists of the ranks that share one part of a feature plan.
+
     Attributes:
         batches: Division of the group's rows into batches.
         members: The ranks of the group, in the order of their process columns.
-        crosses: Whether own rows are on a GPU, but the rank's columns of all rows in host memory.
+        crosses: Whether own rows are on a GPU, but the rank's columns of all rows are in host
+            memory.
     """
 
     grid: Grid

@@ -62,8 +62,8 @@ def block_of_chunk(share: GridShare, self_loops: bool) -> Block:
     """Return the block of a rank of a "1.5d" grid that receives only the rows that it needs.
 
     The block has the columns of the process column's chunk of parts (`Grid.chunk`). If the rank's
-    own part is in another chunk, the block has no columns of own rows. Peer number k in messages is
-    the rank that has part k.
+    own part is in another chunk, the block has no columns of own rows. In messages, peer k is the
+    rank that has part k.
     """
     grid, part = share.grid, share.block
     assert part is not None

@@ -187,9 +187,10 @@ class LayerGraph(ABC):
         """
 
     def counts(self, step: LayerStep) -> Counts:
-        """Return this rank's traffic in `cycle` epochs for one step of a layer: arrays int64[1].
+        """Return this rank's traffic in ``self.cycle`` epochs for one step of a layer.
 
-        A product with the step's coefficients must have been computed before.
+        The arrays of the result have one entry. A product with the step's coefficients must have
+        been computed before.
         """
         program, transport = self.program(step), self.transport
         if not program:

@@ -169,10 +169,10 @@ class StackWithHalo(GraphWithHalo, StackGraph):
 
 
 class RelationGraph(LocalGraph):
-    """The graph of one relation, for a layer that computed its source rows before training.
+    """The graph of one relation, for a layer that gets its source rows from `Conv.fixed`.
 
-    Inputs and outputs are rows of the destination type; the layer has the source rows
-    (`Conv.fixed`).
+    The source rows were computed before training, so both inputs and outputs of this graph are rows
+    of the destination type.
     """
 
     def __init__(self, stack: StackGraph, relation: Relation) -> None:

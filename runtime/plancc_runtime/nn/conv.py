@@ -4,8 +4,8 @@ A convolution maps the rows of a layer's input to the rows of its output:
 
     y = conv(graph, x)                     x: [num_inputs, d_in] -> y: [num_outputs, d_out]
 
-The *fixed part* of a layer, `fixed(graph, x)`, depends on no weights, and all exchanges of the
-layer come before it. If x never changes, the fixed part is computed once, and passed to every call:
+The *fixed part* of a layer, `fixed(graph, x)`, depends on no weights, and contains all exchanges of
+the layer. If x never changes, the fixed part is computed once, and passed to every call:
 `conv(graph, x, fixed)`.
 """
 
@@ -167,7 +167,7 @@ class Conv(nn.Module, ABC):
         """Matrix, Tensor[d_target, m], that a caller must multiply the targets' rows by, or None.
 
         Only layers that were made with the argument `d_target` use it. The argument x of `forward`
-        then holds the product of the targets' rows and this matrix; if this is None, it holds the
+        then holds the product of the targets' rows and this matrix or, if there is no matrix, the
         targets' rows themselves.
         """
         return None
@@ -293,8 +293,8 @@ class LinearAggregation:
     ) -> Tensor:
         """Return A x weight + bias: Tensor[num_outputs, d_out]. Collective.
 
-        `fixed` is A x if already known; `rectified` returns max(result, 0). For `onto` see
-        `Conv.forward`.
+        `fixed` is A x, or None if A x must be computed. If `rectified`, the result is
+        max(A x weight + bias, 0). For `onto` see `Conv.forward`.
         """
         if fixed is not None:
             return graph.linear(fixed, weight, bias, rectified, onto)

@@ -1,6 +1,7 @@
 """A network of convolutions, with dropout, norms, activations and residuals between them.
 
-Layers apply dropout, convolution, norm, activation, residual; the last layer, only the first two.
+Every layer applies, in this order, dropout, convolution, norm, activation and residual. The last
+layer applies only dropout and convolution.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def _head_matrix(vectors: Tensor) -> Tensor:
 
 
 def check_operand(name: str, value: Tensor, shape: tuple[int | None, ...], like: Tensor) -> None:
-    """Raise InputError unless an operand has this shape and the type of `like`.
+    """Raise InputError unless `value`, the operand `name`, has this shape and the dtype of `like`.
 
     The kernels do not check shapes. None in `shape` allows every size above 0.
     """

@@ -177,7 +177,8 @@ class _Entries(NamedTuple):
         chosen (bool[...]): Which of this rank's rows or edges are in the subgraph.
         keys: Vertices, int64[1, n], or relations, sources and targets, int64[3, n], of the
             subgraph's entries on all ranks. Sorted by vertex, or by target.
-        order (int64[n]): Position of each sorted entry before sorting: rank 0's entries come first.
+        order (int64[n]): Position that each sorted entry had before sorting, when rank 0's entries
+            came first.
         mine (int64[...]): Position of each of this rank's entries among the sorted entries.
     """
 

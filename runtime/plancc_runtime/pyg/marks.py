@@ -149,7 +149,7 @@ def version(x: Any) -> int:
 
 
 class Unknown(Mark):
-    """A tensor int64[...] whose values no rank knows: positions of maxima or minima in all rows.
+    """A tensor int64[...] whose values no rank knows: where maxima or minima over all ranks are.
 
     Functions that read such a tensor raise InputError.
     """

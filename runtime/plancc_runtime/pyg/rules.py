@@ -529,7 +529,8 @@ def _with_ends(
 ) -> Tensor:
     """Return x marked as vertex numbers of one end, or of both ends, of edges.
 
-    Of two ends, the second is the sources if its `is_source` is true; otherwise the first is.
+    If x has both ends, the second end is the sources if its `is_source` is true; otherwise the
+    first end is the sources.
     """
     if len(ends) != 1:
         row = int(ends[1].is_source)

@@ -92,7 +92,7 @@ class LinkLearner(Learner):
     def hold(self, part: Part, header: Header, resources: Resources) -> None:
         """Store the links (pairs of vertices) of this rank's slice. Collective.
 
-        They are stored with the exchanges by which this rank gets rows of their targets.
+        The exchanges by which this rank gets the rows of the links' targets are stored, too.
         """
         links, exchange = part.links, part.link_exchange
         assert links is not None
