@@ -37,7 +37,7 @@ class Export:
 
     Attributes:
         what: One line that says what the target writes, for lists of targets.
-        write: ``write(plan, folder) -> None`` fills an empty folder; never gets an edge plan.
+        write: ``write(plan, folder) -> None`` fills an empty folder. No `plan` is an edge plan.
         library: Import name of a library that `write` needs; "" if it needs none.
         install: The command that installs this library.
         has_types: Whether the target can hold a graph with vertex types.

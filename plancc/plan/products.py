@@ -67,7 +67,7 @@ class ScatterAdd(Step):
 
 @dataclass(frozen=True)
 class Multiply(Step):
-    """Multiply a block of the matrix, or its transpose, by the space `source`.
+    """Multiply a block of the matrix, or its transpose, by the dense matrix (*space*) `source`.
 
     A program's first product overwrites the space `target`; later products add to it. If ranks
     share the block, each piece of the block is broadcast before the product with this piece.

@@ -96,7 +96,8 @@ class Epoch(SplitMetrics):
         words_sent_max, messages_sent_max: Counts of the rank that sends most.
         words_reduced: Words that every rank contributes to all-reduces, such as weight gradients,
             loss and scores; not in `words_sent`. On 1.5D grids, also sums of products.
-        evaluation_seconds, evaluation_words: Cost of a separate evaluation, in no other figure.
+        evaluation_seconds, evaluation_words: Cost of a separate evaluation, which no other figure
+            includes.
         volume_per_step: Mean of `BatchStep.volume`; None without mini-batches.
         step_seconds: Mean seconds of each portion (key of `STEP`) of a step; None without
             mini-batches. Waiting for the slowest rank in all-reduces is in "waiting", not in

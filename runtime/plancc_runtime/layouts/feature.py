@@ -232,9 +232,9 @@ class FeatureGraph(LayerGraph):
 
     @property
     def alone(self) -> bool:
-        """Whether products send nothing: the group has one rank, and there is no pipeline.
+        """Whether products send nothing: no other rank shares the part, and nothing is pipelined.
 
-        False if this rank's columns are in host memory, but its own rows are on a device.
+        Also False if this rank's columns are in host memory, but its own rows are on a device.
         """
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 
