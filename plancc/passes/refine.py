@@ -223,8 +223,8 @@ class _RefineTraffic(RefineVolume, ABC):
     """Base class of passes that run rounds of V-cycles with prices on traffic.
 
     If a round lowers the objective but raises the volume too much, the next round continues from
-    its owners at lower prices, which keeps removed messages removed. Other rounds start from the
-    best owners.
+    its owners at lower prices, so that messages that it removed stay removed. All other rounds
+    start from the best owners.
 
     Attributes:
         max_extra_volume: Largest increase of the given owners' volume, divided by this volume.

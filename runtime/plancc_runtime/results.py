@@ -244,7 +244,7 @@ class TrainResult(RunOutline):
     Attributes:
         epochs: The epochs that this run trained; a resumed run has only the later epochs.
         final: Scores and costs of one more forward pass, with the final weights.
-        best_epoch: Epochs until the final weights were reached; None without early stopping.
+        best_epoch: Number of epochs that led to the final weights; None without early stopping.
         weights: Every parameter and buffer of the network, by its name.
         network: Description of the network (`plancc_runtime.saved.Description`), ready for JSON.
         drawing: Whether mini-batches were drawn "beside steps" or "between steps", with the times

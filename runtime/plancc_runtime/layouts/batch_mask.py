@@ -254,7 +254,7 @@ class BatchMask:
         return found
 
     def _block(self, batch: Batch, block: int, members: Int64Array) -> KeptBlock:
-        """Return block number `block` of the mini-batch: its nonzeros and its message rows.
+        """Return block number `block` of the mini-batch: nonzeros, and rows to send and to receive.
 
         `members` are the positions in `_vertices` of the mini-batch's vertices on this rank.
         """
