@@ -55,7 +55,7 @@ class Export:
 
 
 def export(plan: Plan, target: str, folder: StrPath) -> None:
-    """Write a plan with whole rows, and a file ``plan.json`` about it, into a new or empty folder.
+    """Write a plan whose parts own whole rows, with a ``plan.json``, into a new or empty folder.
 
     An edge plan is refused. The parts of a grid plan are its blocks of rows. After an error nothing
     is written. Links and vertex data that the target cannot hold are left out with a warning.

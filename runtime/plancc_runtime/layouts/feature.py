@@ -66,8 +66,8 @@ class FeatureGraph(LayerGraph):
 
     Parameters:
         part: Part of a feature plan, made by `layouts.order.order_rows` with the same pipeline.
-        resources: `wire` is the dtype of halo rows, which groups of ranks send to each other. A
-            group shares a part.
+        resources: `wire` is the dtype of halo rows, which groups of ranks send to each other. The
+            ranks of a group share a part.
         pipeline: Value of the option `pipeline`, as in `layouts.pipeline.pipelining`.
         aggregate_on: "device", or "cpu": the CPU multiplies while the device updates rows
             (MixGCN-CPU; Wan et al. 2025, Section 4.1).
