@@ -128,7 +128,7 @@ class PreparedGraph:
 
     Attributes:
         request: The request, with task and balance completed from the graph.
-        graph: The graph without held-out edges; normalised only after the call of `normalise`.
+        graph: The graph without held-out edges; it is not normalised until `normalise` is called.
         matrix: The matrix for searches: the graph, with parallel edges of several relations joined.
         memory: Bytes that the compilation is predicted to need.
         remarks: Properties of the graph or its vertex data that are probably mistakes.
