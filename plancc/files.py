@@ -305,8 +305,9 @@ def atomic_write(path: StrPath, former: Sequence[StrPath] = ()) -> Iterator[Path
     The context gets an empty file with the same last suffix, which is removed if the context
     raises. A symbolic link stays, and its target is replaced.
 
-    `former` are names for earlier files, the newest first: a replaced file takes the first name.
-    `path` exists at every moment if the file system has hard links.
+    `former` are the paths of earlier versions, the newest first. A replaced file moves to the first
+    of these paths, the file there to the second, and so on. If the file system has hard links, a
+    file exists at `path` at every moment.
     """
     shown = os.fspath(path)
     target = os.path.realpath(shown)

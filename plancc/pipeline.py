@@ -128,7 +128,7 @@ class PreparedGraph:
 
     Attributes:
         request: The request, with task and balance completed from the graph.
-        graph: The graph without held-out edges. `read` does not normalise it, `normalise` does.
+        graph: The graph without held-out edges; it is not normalised until `normalise` is called.
         matrix: The matrix for searches: the graph, with parallel edges of several relations joined.
         memory: Bytes that the compilation is predicted to need.
         remarks: Properties of the graph or its vertex data that are probably mistakes.
@@ -202,7 +202,8 @@ def _remarks_on_weights(request: Request, graph: Graph) -> list[str]:
 def normalise(work: PreparedGraph, observer: Observer) -> PreparedGraph:
     """Return `work` with the normalised graph, and with the data that depend on this graph.
 
-    The model gets the vertex data; the balance gets, for mini-batches, the expected nonzeros.
+    The request's model gets the vertex data. The balance "batch" gets the expected number of
+    nonzeros of every row in mini-batches.
     """
     request, options, seed = work.request, work.request.plan_options, work.request.search.seed
     with observer("normalize"):

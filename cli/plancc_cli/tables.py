@@ -112,7 +112,7 @@ def screen_width() -> int:
 
 
 def line_width() -> int | None:
-    """Return the width of a line: COLUMNS, else the terminal's width; None for no limit.
+    """Return the width of a line: the environment's COLUMNS, else the terminal's; None: no limit.
 
     Pipes, files and the pseudo-terminals of Open MPI's ranks have no width.
     """

@@ -72,9 +72,9 @@ class Kept:
 
     @cached_property
     def _known(self) -> dict[tuple[str | int, ...], Any]:
-        """The last result of every step, by key. Damaged lines are ignored.
+        """The last result of every step, by key. Damaged lines of the file are ignored.
 
-        So are lines with another string than `sources`, unless `any_sources` is true.
+        Lines with other `sources` than this object's are ignored too, unless `any_sources` is True.
         """
         text = ""
         if self.path.exists():

@@ -68,8 +68,9 @@ def batch_figures(
 ) -> list[BatchFigures]:
     """Return figures of the mini-batches `numbers`, each drawn once, for several partitions.
 
-    Arrays have the order of `numbers`. Every thread holds one mini-batch, and 8 bytes per vertex of
-    the graph. For `seed` and `stream` see `Sampler.batch`.
+    `owners` has the owners and the number of parts of every partition. Arrays in the result have an
+    entry per mini-batch, in the order of `numbers`. Every thread holds one mini-batch, and 8 bytes
+    per vertex of the graph. For `seed` and `stream` see `Sampler.batch`.
     """
     sampler.check(population)
     check_threads(threads)

@@ -31,8 +31,8 @@ NETS_AT_ONCE = 1 << 18
 def pair_volumes(ranks: Ranks, share: Share, owner: Int32Array, num_parts: int) -> sp.csr_array:
     """Count the rows that each part sends to each other part. Collective.
 
-    The result of a rank, int64[num_parts, num_parts], has these numbers for the senders of one
-    range of parts, and 0 for all others.
+    Each rank's result, int64[num_parts, num_parts], has these numbers for the senders in one range
+    of parts, which is the rank's, and 0 for all other senders.
     """
     ptr, entry = parts_of_nets(share.first, share.net_ptr, share.pins, owner, num_parts)
     shape, lengths = (num_parts, num_parts), np.diff(ptr)

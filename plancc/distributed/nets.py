@@ -30,8 +30,7 @@ def nets_between(
 ) -> Hypergraph | None:
     """Return, on rank 0, the hypergraph whose vertices are the clusters 0..m-1. Collective.
 
-    `label` is every vertex's cluster, and `weight` its weights.
-
+    `label` has the cluster of every vertex of the graph, and `weight` has the vertices' weights.
     Nets with one pin are left out. Other ranks get a hypergraph without nets; all ranks get None if
     there would be too many pins.
     """

@@ -36,9 +36,9 @@ def find_owners(
 ) -> Ownership:
     """Return the owners of all rows, the same on every rank. Collective.
 
-    Rank 0 partitions the graph between clusters. With hubs, all ranks then improve the volume in
-    sweeps; otherwise rank 0 improves the parts of clusters and of the vertices near the parts'
-    boundaries (`plancc.distributed.nets`).
+    Rank 0 partitions the graph whose vertices are the clusters. If the graph has hubs, all ranks
+    then improve the volume in sweeps; otherwise rank 0 improves the parts of clusters and of the
+    vertices near the parts' boundaries (`plancc.distributed.nets`).
     """
     num_parts, seed, begin = task.num_parts, task.options.seed, wall_seconds()
     with ranks.agreement():

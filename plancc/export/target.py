@@ -37,7 +37,7 @@ class Export:
 
     Attributes:
         what: One line that says what the target writes, for lists of targets.
-        write: ``write(plan, folder) -> None`` fills an empty folder; never gets an edge plan.
+        write: ``write(plan, folder) -> None`` fills an empty folder. No `plan` is an edge plan.
         library: Import name of a library that `write` needs; "" if it needs none.
         install: The command that installs this library.
         has_types: Whether the target can hold a graph with vertex types.
@@ -55,7 +55,7 @@ class Export:
 
 
 def export(plan: Plan, target: str, folder: StrPath) -> None:
-    """Write a plan with whole rows, and a file ``plan.json`` about it, into a new or empty folder.
+    """Write a plan whose parts own whole rows, with a ``plan.json``, into a new or empty folder.
 
     An edge plan is refused. The parts of a grid plan are its blocks of rows. After an error nothing
     is written. Links and vertex data that the target cannot hold are left out with a warning.

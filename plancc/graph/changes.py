@@ -188,8 +188,8 @@ def _edited(
 def _with_new(ids: Ids, lists: Sequence[tuple[EdgeChanges, Ids]], numbered: bool) -> Ids:
     """Return all ids of the graph after edges are added, ascending.
 
-    Each of `lists` has added edges, and ids of their ends u or v. If `numbered`, new ids must be n,
-    n + 1, ... without gaps.
+    Each of `lists` has added edges, and the id of one end (u or v) of every edge. If `numbered`,
+    the new ids must continue the n ids of the graph: n, n + 1, ... without gaps.
     """
     some = np.unique(np.concatenate([ids[:0], *(ends for _, ends in lists)]))
     new = some[places_in(ids, some) < 0]

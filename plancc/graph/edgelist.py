@@ -625,7 +625,8 @@ def _integers(
 def check_ends(path: StrPath, data: bytes, ends: Sequence[End], what: str) -> None:
     """Raise InputError for the first line of an edge list with a vertex number out of range.
 
-    `data` is the text without a line of column names.
+    `data` is the text without a line of column names. `ends` has the numbers in every column of
+    vertices, and `what` begins the message.
     """
     wrong = np.stack([end.ids >= end.num_vertices for end in ends])
     if (k := first_true(wrong.any(axis=0))) is not None:

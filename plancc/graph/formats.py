@@ -149,7 +149,7 @@ class Format:
             empty for a folder of another format. None if the format has no folders.
         entries: ``entries(path, **choices) -> plancc.graph.external.Entrywise`` reads the entries
             chunk by chunk, for sources that do not fit into memory. None if files of this format
-            must be read whole.
+            cannot be read in chunks.
         hold: ``hold(object) -> Held or None`` returns a `Held` for an object that is a graph of the
             format's library, and None for other objects. The attribute is None if the library has
             no such objects.

@@ -79,9 +79,9 @@ class SplitLinks:
     Attributes:
         pairs (dict of str to int32[2, m]): Sources and targets of the links of every kind in
             `KINDS`.
-        per_link: Negatives of each validation and test link; ``i * per_link`` to ``(i + 1) *
-            per_link - 1`` belong to link i and have its source. 0: a split's links share its
-            negatives.
+        per_link: Number of negatives of each validation and test link. The negatives with indices
+            ``i * per_link`` to ``(i + 1) * per_link - 1`` belong to link i, and have its source.
+            0: a split's links share its negatives.
         begins: Time of the earliest validation or test link; infinity without times.
     """
 

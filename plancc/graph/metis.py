@@ -146,7 +146,8 @@ class _MetisHeader(NamedTuple):
 
     Attributes:
         first: Index of the header among the lines that `read_integers` returns.
-        sizes, weights: Number of sizes, and of weights, before every vertex's neighbours.
+        sizes, weights: Number of sizes, and of weights, of a vertex, which are listed before the
+            vertex's neighbours.
         has_values: Whether an edge weight follows every neighbour.
     """
 

@@ -194,7 +194,7 @@ def _share_named(column: Any, vertices: npt.NDArray[Any]) -> float:
 def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> bool:
     """Whether a column holds the ids of all vertices in the order of the vertices.
 
-    If ids are numbers, all of them may differ from the vertices' ids by the same amount.
+    If ids are numbers, all ids in the column may differ from the vertices' ids by the same amount.
     """
     if are_names(vertices):
         return np.array_equal(column, vertices)

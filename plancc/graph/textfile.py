@@ -167,8 +167,8 @@ def data_lines(
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the number and the text of every line that is neither blank nor a comment.
 
-    The first `skipped` lines are left out too. A vertical tab, a form feed or a carriage return
-    within a line is an InputError: only Python treats these characters as blanks.
+    The first `skipped` lines are left out too. Raise InputError for a vertical tab, a form feed or
+    a carriage return within a line: only Python treats these characters as blanks.
     """
     for line, text in enumerate(stream, 1):
         if line <= skipped or (comments and text.startswith(comments)):

@@ -57,7 +57,7 @@ class FineGrainModel(EdgeModel):
     def build(
         self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int
     ) -> EdgeProblem:
-        """Build the problem: vertex k is nonzero k; the zero entries of the diagonal come last.
+        """Build the problem: vertex k is nonzero k; vertices for zeros on the diagonal come last.
 
         Nets of columns come before nets of rows, without nets of one pin. The source of the nets of
         column i and row i is the vertex of (i, i).

@@ -23,9 +23,9 @@ class GraphModel(Model):
     """The undirected graph with an edge {i, j} if A has the nonzero (i, j) or (j, i).
 
     A partitioner minimises the edge cut. Every edge costs 1, even if A has only one of the two
-    nonzeros, as in the paper: ``w(v_i, v_j) = 1``. So the edge cut is larger than the number of
-    rows that parts send. With ``objective="volume"`` a partitioner minimises METIS' communication
-    volume, which is exactly the number of rows sent if the pattern is symmetric.
+    nonzeros (as in Demirci et al. 2022). So the edge cut is larger than the number of rows that
+    parts send. With ``objective="volume"`` a partitioner minimises METIS' communication volume,
+    which is exactly the number of rows sent if the pattern is symmetric.
 
     Attributes:
         objective: "cut" or "volume": what a partitioner minimises.

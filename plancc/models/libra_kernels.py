@@ -224,9 +224,10 @@ def choose_owners(order: Any, held: Any, load: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _least(key: Any, low: int, place: int) -> Any:
-    """Return the least load, and the index of the first part with this load.
+    """Return the least load of the parts, and the index of the first part with this load.
 
-    `low` and `place` are the previous result. Loads only grow, so the loop continues from there.
+    `low` and `place` are the previous result. Loads only grow, so the search continues from there.
+    ``key[q]`` contains the load of part q (`_LOAD`).
     """
     while key[place] >= (low + 1) * _LOAD:
         place += 1

@@ -269,8 +269,8 @@ class MopModel(ProcessGridModel):
     def forms(cls, num_ranks: int) -> list[dict[str, Any]]:
         """Return the model's options for one group of ranks, then for each larger number of groups.
 
-        A group has two ranks or more. If there are several groups, plancc searches for the rows of
-        every group.
+        A group has two ranks or more. If there are several groups, plancc searches for the group
+        that owns each row.
         """
         searched = {"blocks": DEFAULT_MODEL}
         return [{}, *(searched | {"groups": each} for each in _divisors(num_ranks)[1:-1])]

@@ -318,8 +318,8 @@ class GrowingSample:
     def grown(self, num_batches: int, stop: Callable[[], bool] = lambda: False) -> NetSample:
         """Draw mini-batches until there are `num_batches` in total, and return the sample.
 
-        Drawing stops earlier if the sample is full (`PINS_PER_NONZERO`), or if `stop()` is True and
-        there is a mini-batch.
+        Drawing stops earlier if the sample has nearly as many pins as it may have
+        (`PINS_PER_NONZERO`), or if `stop()` is True and there is a mini-batch.
         """
         population = self._source.population
         indptr, indices = population.pattern

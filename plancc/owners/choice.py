@@ -1,8 +1,8 @@
 """Model ``auto``: find owners with each of several candidates, and choose the best owners.
 
 A candidate is a model. Its *forms* are the ways to set its options; only the best form is compared,
-by the user's objective or by the predicted epoch. A form is searched only if its *price* is low
-(`plancc.owners.prices`).
+by the user's objective or by the predicted epoch. A form is searched only if its *price*, the epoch
+time predicted before any search, is low (`plancc.owners.prices`).
 """
 
 from __future__ import annotations
@@ -337,7 +337,7 @@ def _task(task: Task, form: Form, goal: str, spent: float, num_searched: int) ->
     """Return the task to find owners by a form (a model with fixed options) after `spent` seconds.
 
     If the form needs a search, the search gets 1 / `num_searched` of the seconds that are left of
-    the budget.
+    the budget. `num_searched` is the number of forms that still need a search.
     """
     assigner = form.assigner
     model = make_model(assigner.model, assigner.options)

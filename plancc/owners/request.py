@@ -63,9 +63,10 @@ class Assigner:
                 self.grid.check_width(width)
 
     def with_capacities(self, options: SearchOptions) -> SearchOptions:
-        """Return options with a capacity for every part: the user's, else the machine's speeds.
+        """Return options with a capacity for every part: from the user or the machine's speeds.
 
-        Parts that must have equal sizes get no capacities; InputError if the user gives some.
+        Parts that must have equal sizes get no capacities. Raise InputError if the user gives
+        capacities for such parts.
         """
         grid = self.grid
         of_ranks = grid is None or (grid.scheme == "1d" and grid.num_parts == grid.num_ranks)

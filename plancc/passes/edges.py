@@ -46,8 +46,8 @@ class RefineEdges:
     def refine(self, owners: Owners, matrix: Graph, context: Context) -> Refined:
         """Return refined owners, never with more overload or, at equal overload, a worse objective.
 
-        A row may change its owner only if all its nonzeros may move. For objective "time", a part's
-        capacity is taken as its speed too.
+        A row may change its owner only if all its nonzeros may move. For objective "time", the
+        capacity of a part is also taken as the speed of its rank.
         """
         objective = find_objective(self.objective)
         if objective.is_time and context.time is None:

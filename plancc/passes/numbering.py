@@ -98,7 +98,8 @@ def sums_of(rows, node):  # type: ignore[no-untyped-def]
 def _count(s, q, m, far, sign, rows, sums):  # type: ignore[no-untyped-def]
     """Add `sign` times the message from part q to part m to the traffic `sums` (see `sums_of`).
 
-    `s` is 0 for the expand, 1 for the fold. `far` is 1 if the parts are on different nodes, else 0.
+    `s` is 0 for the expand, 1 for the fold, and the message has ``rows[s, q, m]`` rows. `far` is 1
+    if the parts are on different nodes, else 0.
     """
     sums[s, 0, far, q] += sign * rows[s, q, m]
     sums[s, 1, far, m] += sign * rows[s, q, m]

@@ -197,9 +197,9 @@ class RefineExpected(RefineVolume):
     """Lower the expected volume of mini-batches: `RefineVolume` with another objective.
 
     Attributes:
-        reach (float64[m + 1]): Probability that a part with c pins of net j needs row j, by c
-            (`plancc.sampling.batch.Inclusion`). No net has more than m pins. If ``reach[1]`` is 0,
-            the pass lowers the edge cut.
+        reach (float64[m + 1]): Entry c is the probability that a part with c pins of net j needs
+            row j (`plancc.sampling.batch.Inclusion`). No net has more than m pins. If ``reach[1]``
+            is 0, the pass lowers the edge cut.
     """
 
     objective: ClassVar[str] = "expected volume"
@@ -223,8 +223,8 @@ class _RefineTraffic(RefineVolume, ABC):
     """Base class of passes that run rounds of V-cycles with prices on traffic.
 
     If a round lowers the objective but raises the volume too much, the next round continues from
-    its owners at lower prices, which keeps removed messages removed. Other rounds start from the
-    best owners.
+    its owners at lower prices, so that messages that it removed stay removed. All other rounds
+    start from the best owners.
 
     Attributes:
         max_extra_volume: Largest increase of the given owners' volume, divided by this volume.
@@ -421,7 +421,7 @@ class RefineMaxVolume(_RefineTraffic):
     """Lower the number of rows that the busiest part sends or receives.
 
     As in GVB (Mukhopadhyay et al., 2024), the maximum falls while the total rises only a little.
-    V-cycles put a price on rows above a ceiling between mean and maximum.
+    In V-cycles, the rows by which a part exceeds a ceiling, between mean and maximum, have a price.
     """
 
     objective: ClassVar[str] = "max-volume"

@@ -34,8 +34,8 @@ class Claims:
     Attributes:
         sent, expected (int64[steps, num_ranks]): Digests of messages to and from every rank. The
             steps are the expand, the fold and the hops.
-        vertices: Sum of the hashes (`mix`) of own vertices, minus the sum of the hashes of those of
-            the vertices 0..n-1 that are this rank's even share.
+        vertices: Sum of the hashes (`mix`) of own vertices, minus the sum of the hashes of an even
+            share of the vertices 0..n-1, which is this rank's.
         nonzeros: Number of own nonzeros, minus an even share of the header's number.
         folds: Whether the plan has a fold.
     """

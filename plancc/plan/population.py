@@ -20,9 +20,9 @@ from plancc.sampling import Population, Sampler
 
 
 def num_training(file: PlanFile, target: str | None = None) -> int | None:
-    """Return the number of training vertices: those in the mask, else all of type `target`.
+    """Return the number of vertices in the training mask or, without a mask, of type `target`.
 
-    None if the plan has no training mask and `target` is None.
+    Return None if the plan has no training mask and `target` is None.
     """
     types, suffix = file.header.types, ""
     if types is not None and target is not None:

@@ -35,7 +35,7 @@ class Step:
 
     Attributes:
         name: Name of the messages, the group of ranks, or the matrix block.
-        source, target: Names of the spaces that the step reads and writes.
+        source, target: Names of the spaces (dense matrices) that the step reads and writes.
         moves: Whether the step sends something: rows of H, or pieces of a shared block.
         reverse: Whether the receivers of the messages `name` send, and the senders receive.
         late: Whether rows arrive some epochs later; they are constants in the backward pass.
@@ -67,7 +67,7 @@ class ScatterAdd(Step):
 
 @dataclass(frozen=True)
 class Multiply(Step):
-    """Multiply a block of the matrix, or its transpose, by the space `source`.
+    """Multiply a block of the matrix, or its transpose, by the dense matrix (*space*) `source`.
 
     A program's first product overwrites the space `target`; later products add to it. If ranks
     share the block, each piece of the block is broadcast before the product with this piece.
@@ -146,7 +146,7 @@ class Replicate(Step):
 
 @dataclass(frozen=True)
 class UseCopy(Step):
-    """Use a copy of rows that the rank already has, without messages.
+    """Use the copy of rows that the rank already has, so that no message is needed.
 
     Attributes:
         of_one: Whether only one of the ranks with a copy of the same rows uses its copy.

@@ -88,10 +88,11 @@ class RankRows:
 def exchange_of_rank(
     step: str, exchange: Exchange, parts: Exchanges, needed: IntArray, rows: RankRows
 ) -> Exchange:
-    """Return the rank's exchange, with the rank's share of the hops.
+    """Return the rank's exchange, with those messages of the hops that the rank sends or receives.
 
-    `exchange` is returned unchanged if the plan has no hops, or if a rank has parts of several
-    nodes. `needed` has the numbers, in plan order, of the rank's halo rows (or folded rows).
+    `exchange`, without hops, is returned unchanged if the plan has no hops, or if a rank has parts
+    of several nodes. `needed` has the numbers, in plan order, of the rank's halo rows (or folded
+    rows).
     """
     held, header = rows.held, rows.held.header
     if header.route is None or not header.route.keeps_groups(held.ranks):

@@ -59,9 +59,9 @@ def verify(plan: Plan, against: Graph | None = None, *, path: str = "") -> list[
 
 
 def _difference_of_links(plan: Plan, graph: Graph) -> str:
-    """Return the result of `_difference` without the edges that the plan uses only as links.
+    """Compare like `_difference`, but ignore edges of the graph that the plan uses only as links.
 
-    These are validation and test links, and training links taken out of the matrix
+    These edges are validation and test links, and training links taken out of the matrix
     (``disjoint_train_ratio``).
     """
     if plan.links is None or graph.num_vertices != plan.num_vertices:

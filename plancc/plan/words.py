@@ -91,7 +91,8 @@ class RowMessages(Transfer):
     """Rows that are sent in messages between two ranks.
 
     Attributes:
-        step: Rows and messages of every rank, int64[num_ranks], or of one rank, int64[1].
+        step: Rows and messages that each rank sends and receives, int64[num_ranks]; for a single
+            rank, int64[1].
         width (int or int64[num_ranks]): Columns of a row, equal at sender and receiver.
     """
 

@@ -143,8 +143,9 @@ def _training(
 
     The forward pass keeps H of every hidden layer, and A H of layers that multiply by A first. In
     each layer, the backward pass holds one after another: gradients of H and Z = A H W; gradients
-    of Z and the product before W; gradients before and after the product with A. The loss holds
-    outputs, the product before them, their softmax, and gradients of these.
+    of Z and of the matrix that is multiplied by W; gradients of the operand and of the result of
+    the product with A. The loss holds outputs, the product that they come from, the softmax of the
+    outputs, and the gradients of these three.
 
     Parameters:
         rows (list of int64[num_ranks]): Output rows of every layer.

@@ -200,7 +200,7 @@ class Schedule:
         name: Path of the plan, or a name for it.
         layout: Layout of the plan, such as "row" or "grid 2d 4x4".
         dims: Widths d_0..d_L.
-        memory: Largest memory that every rank needs at any time, for float32.
+        memory: Bytes that each rank needs at the moment when it needs most, for float32.
         notes: Sentences that say what the prediction assumes.
         pipeline: Pipeline of a feature plan; None if products are not pipelined.
     """

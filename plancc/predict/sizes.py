@@ -76,7 +76,7 @@ class Boundary:
     def at(self, num_parts: int) -> tuple[float, float | None]:
         """Return halo rows per own row, and the number of parts from which a part receives rows.
 
-        The second number is None if a point of `points` has None for it.
+        Both are interpolated between `points`. The second is None if any point lacks this number.
         """
         parts = [point[0] for point in self.points]
         fraction = _power_law(parts, [point[1] for point in self.points], num_parts)

@@ -36,12 +36,12 @@ class TrainingCost:
     """The cost of one training epoch of a GCN.
 
     Attributes:
-        words, messages: Sums over parts if all passes are off (`plancc.predict.passes`).
+        words, messages: Sent by all parts together, with no pass of `plancc.predict.passes`.
         max_words_sent, max_messages_sent: The same for the part that sends most.
         in_hops: Whether rows are sent in hops, and counted in every hop.
-        max_memory: Bytes of the part with the most memory, with all passes: by attribute of
-            `Memory`, and in total.
-        recomputed_memory: The total if activations are recomputed.
+        max_memory: Bytes that the part with the most memory needs, with all passes: for each
+            attribute of `Memory`, and in total.
+        recomputed_memory: The total bytes if activations are recomputed.
         passes: Costs with no pass, with the first pass, with two, and so on.
     """
 

@@ -60,13 +60,13 @@ class Report:
 
     Attributes:
         provenance: Provenance of the plan; `tried` is decoded to a list of dicts.
-        num_ranks: Number of ranks; below the number of parts if parts are merged. A grid plan
-            counts its grid's ranks; `metrics`, `random` and `parts` describe its row plan.
+        num_ranks: Number of ranks; below the number of parts if parts are merged. For a grid plan,
+            the number of ranks of the grid; `metrics`, `random` and `parts` describe its row plan.
         metrics, random: Figures of one product, for the plan and for the random partition.
         training, random_training: Costs of an epoch, for plan and random partition, or None.
         sampled: Costs of an epoch for each given rate of boundary sampling.
         topology: Traffic within and between nodes; None if no nodes are given or recorded.
-        relays: Traffic with relays; None if there are none, or if parts are merged.
+        relays: Traffic with relays; None if the plan has no relays, or if parts are merged.
         product: Words of one product on the process grid; None without a grid.
         on_grid: Costs of an epoch on the process grid; empty without given widths.
         types, relations: Figures of vertex types and relations; empty if parts are merged.

@@ -232,8 +232,8 @@ def draw_subset(kept: Any, nonzeros: Any, itself: Any, fanout: Any, key: Any) ->
 def _insert_subset(found: Any, nonzeros: Any, itself: Any, key: Any) -> None:
     """Fill `found` with distinct random positions of nonzeros in a row, ascending.
 
-    `itself` is the diagonal's position, which is included, or `nonzeros` if the row has no
-    diagonal. Takes O(len(found)^2).
+    `itself` is the position of the row's diagonal, which `found` always includes; it is equal to
+    the number `nonzeros` if the row has no diagonal. Takes O(len(found)^2).
     """
     size = 0
     if itself < nonzeros:

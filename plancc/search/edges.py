@@ -267,8 +267,8 @@ class EdgeJob(RefiningJob):
         """Alternate splits and V-cycles, starting from owners of rows; then move single nonzeros.
 
         A split sends each nonzero to the owner of its row or of its column (`split_problem`). If
-        `first`, this also sets `below`: after as many splits as a lower effort makes, the best
-        owners so far are improved as that effort would improve them.
+        `first`, the method also sets the attribute `below`: after as many splits as a lower effort
+        makes, the best owners so far are improved as that effort would improve them.
         """
         matrix = self.matrix
         deadline = self.deadline.earlier((1 - self.how.split_share) * self.deadline.seconds_left())

@@ -41,7 +41,8 @@ class Members:
     def distance(self, one: Member, two: Member) -> int:
         """Return how much the members differ, as a sum over nets.
 
-        A term is the net's cost times the difference of its connectivities in `one` and in `two`.
+        A term is the net's cost, times the difference between the numbers of parts that have pins
+        of the net in `one` and in `two`.
         """
         difference = np.abs(one.spread.astype(np.int64) - two.spread)
         return int(difference @ self.cost)

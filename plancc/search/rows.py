@@ -306,8 +306,8 @@ class RowJob(RefiningJob):
     ) -> Owner | None:
         """Run a partitioner, add its owners to the record of the search's trials, and return them.
 
-        Return None if there is nothing to partition. A failure is an error only as long as the
-        search has no owners; later, it returns None too.
+        Return None if there is nothing to partition, or if the partitioner fails. But a failure
+        raises an error as long as the search has no owners.
         Partitioners run with one thread, so that the same seed gives the same owners.
 
         Parameters:

@@ -133,8 +133,8 @@ def load_data(
     """Return the vertex data of this rank's rows. Collective.
 
     Without a train mask, all labelled vertices train. Masks drawn by `split` replace the plan's.
-    Training may use only the vertices `learnt`. Raise InputError if an option contradicts the
-    plan's data, or no training vertex has a label.
+    Training may use only vertices with numbers in the range `learnt` (None: all vertices). Raise
+    InputError if an option contradicts the plan's data, or no training vertex has a label.
     """
     data, split = part.vertex_data, options.split
     labels, classes, num_vertices = _labels(part, options, transport)

@@ -96,7 +96,8 @@ class Epoch(SplitMetrics):
         words_sent_max, messages_sent_max: Counts of the rank that sends most.
         words_reduced: Words that every rank contributes to all-reduces, such as weight gradients,
             loss and scores; not in `words_sent`. On 1.5D grids, also sums of products.
-        evaluation_seconds, evaluation_words: Cost of a separate evaluation, in no other figure.
+        evaluation_seconds, evaluation_words: Cost of a separate evaluation, which no other figure
+            includes.
         volume_per_step: Mean of `BatchStep.volume`; None without mini-batches.
         step_seconds: Mean seconds of each portion (key of `STEP`) of a step; None without
             mini-batches. Waiting for the slowest rank in all-reduces is in "waiting", not in
@@ -243,7 +244,7 @@ class TrainResult(RunOutline):
     Attributes:
         epochs: The epochs that this run trained; a resumed run has only the later epochs.
         final: Scores and costs of one more forward pass, with the final weights.
-        best_epoch: Epochs until the final weights were reached; None without early stopping.
+        best_epoch: Number of epochs that led to the final weights; None without early stopping.
         weights: Every parameter and buffer of the network, by its name.
         network: Description of the network (`plancc_runtime.saved.Description`), ready for JSON.
         drawing: Whether mini-batches were drawn "beside steps" or "between steps", with the times

@@ -66,7 +66,7 @@ class TypedGraph:
         return len(self.vertices(name))
 
     def vertices(self, name: str) -> Tensor:
-        """Return the vertex of each of this rank's rows of a vertex type: int64[num_rows].
+        """Return, for every row of a vertex type that this rank owns, its vertex: int64[num_rows].
 
         Vertices are numbered from 0 within their type.
 

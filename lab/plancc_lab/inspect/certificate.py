@@ -21,7 +21,7 @@ from plancc_cli.tables import ratio
 
 @dataclass(frozen=True)
 class Certificate:
-    """A lower bound on the volume of row plans whose parts have bounded sizes: the larger of two.
+    """A lower bound on the volume of row plans with parts of bounded size: the larger of two.
 
     First: if row j and the rows that need row j do not fit into fewer than k_j parts, row j is sent
     at least k_j - 1 times; the bound is the sum. Second: if c connected components need at least K

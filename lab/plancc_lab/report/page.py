@@ -189,7 +189,8 @@ def _tiles(report: Report) -> list[tuple[str, str, str]]:
 def _beside_first(reports: Sequence[Report]) -> list[tuple[str, list[tuple[str, str, float]]]]:
     """Return key figures of several plans: for each figure, a name and an entry per plan.
 
-    An entry has the value, its ratio to the first plan's, and its percentage of the greatest.
+    An entry has the plan's value, its ratio to the first plan's value, and its percentage of the
+    greatest value.
     """
     figures = [(words, [getattr(r.metrics, name) for r in reports]) for name, words in KEY_FIGURES]
     figures.append(("predicted epoch", [report.epoch.seconds for report in reports]))

@@ -58,10 +58,10 @@ class Bits:
         self._always = self._pairs(message, -(-words // WORD_BITS))
 
     def told(self, used: Graph) -> tuple[Pairs, Pairs]:
-        """Return how many words tell owners which halo rows a block needs.
+        """Return how many words ranks send to tell owners which halo rows a block needs.
 
-        The result has the counts of summary words, then those of words of bits. A summary word says
-        which words of bits are sent.
+        Each bit of a word stands for a halo row. The result has the counts of summary words, then
+        the counts of words of bits. A summary word says which words of bits are sent.
         """
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 

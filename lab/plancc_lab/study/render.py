@@ -62,7 +62,7 @@ def parse_columns(text: str | None, baseline: str | None, form: str) -> list[str
 
 
 def print_study(study: Study, form: str = "", columns: Sequence[str] = ()) -> None:
-    """Print the rows of a study as "json", as "csv", or as tables with these columns.
+    """Print the rows of a study as "json", as "csv", or as tables with the given `columns`.
 
     If a table has no column "seed", it shows means and standard deviations over seeds.
     """

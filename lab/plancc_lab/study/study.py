@@ -173,7 +173,7 @@ class Study:
     def mean_ratio(self, label: str, parts: int, name: str) -> float | None:
         """Return the geometric mean of a contender's ratios to the baseline, in the figure `name`.
 
-        The ratios are those for this many `parts`. Return None if a ratio is unknown.
+        The mean is over all graphs and seeds with `parts` parts. Return None if a ratio is unknown.
         """
         rows = [row for row in self.rows if (row.label, row.parts) == (label, parts)]
         ratios = [self.ratio(row, name) for row in rows]

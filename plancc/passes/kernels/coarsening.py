@@ -42,9 +42,9 @@ def _cluster(
 ) -> Any:
     """Let each vertex in `order` that is alone in its cluster join the best cluster with room.
 
-    A net of the vertex adds ``cost * overlap / (pins - 1)`` to a cluster's rating for each pin
-    there. It also adds ``cost * (1 - overlap)`` if the vertex or the pin is the net's source, whose
-    row the other pins need.
+    A net of the vertex, if it has at most `max_pins` pins, adds ``cost * overlap / (pins - 1)`` to
+    a cluster's rating for each pin there. Any net adds ``cost * (1 - overlap)`` if the vertex or
+    the pin is the net's source, whose row the other pins need. For the parameters see `cluster`.
     """
     n, num_constraints = nets.weight.shape
     label = np.arange(n).astype(np.int32)

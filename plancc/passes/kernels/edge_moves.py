@@ -413,9 +413,9 @@ def _stuck(  # type: ignore[no-untyped-def]
 ):
     """Whether it is certain that the cost would not fall if all nonzeros of net e left part q.
 
-    `value` is the cost that this saves for net e, and `relief` the cost that each nonzero less
-    saves in q. A nonzero is a pin of two nets; `most` bounds the cost saved by moving a nonzero
-    whose other net has no other pin in q.
+    `value` is the cost that this saves for net e itself. `relief` is the cost saved, per nonzero,
+    because q has fewer nonzeros. A nonzero is a pin of two nets; `most` bounds the cost saved by
+    moving a nonzero whose other net has no other pin in q.
     """
     for k in pins:
         f = other(k, e, pattern)

@@ -202,6 +202,8 @@ def _overload(q: int, state: Any, rules: Any) -> Any:
 def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, rules: Any) -> Any:
     """Find the move or swap of vertices that lowers the overload most per additional row sent.
 
+    `mine` and `theirs` list ``num[0]`` vertices of part `here` and ``num[1]`` of part `there`.
+
     Returns:
         value, i, j: The fall per row; indices of the vertices in `mine` and `theirs`, or -1.
     """

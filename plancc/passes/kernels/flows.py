@@ -685,7 +685,7 @@ def _has_room(side: int, x: int, most: Any, net: Any, flow: Any) -> bool:
 def _fullness(one: Any, whole: Any, side: int, most: Any) -> float:
     """Return the largest ratio of weight to limit, over both sides of a cut and all constraints.
 
-    `side` weighs `one`, and both sides together weigh `whole`.
+    `side` weighs `one`, both sides together weigh `whole`, and ``most[side]`` has a side's limits.
     """
     full = 0.0
     for c in range(most.shape[1]):

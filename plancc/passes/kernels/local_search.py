@@ -27,8 +27,8 @@ OFFSET = 1 << 29
 def _best_move(v: int, limit: Any, scale: Any, nets: Any, state: Any, score: Any, seen: Any) -> Any:
     """Return the part to which a move of v saves most rows, and the number of these rows.
 
-    If several parts save most rows, the lightest of them is returned. The part is -1 if v has all
-    the weight of its part, or no part of v's nets has room.
+    If several parts save most rows, the part whose weight times `scale` is least is returned. The
+    part is -1 if v has all the weight of its part, or if no part of v's nets has room for v.
     """
     num, base = rate(v, nets, state, score, seen)
     here, alone = state.owner[v], must_stay(v, nets, state)

@@ -49,7 +49,7 @@ class Cut(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _groups(owner: Any, num_parts: int, ptr: Any, other: Any) -> Any:
-    """Number the vertices on one side of the bipartite graph; return every nonzero's vertex.
+    """Number vertices on one side of the bipartite graph (see the module); return each nonzero's.
 
     Also return the number of vertices. With CSR arrays, the side is the left one: a vertex is a
     pair (row, part), and the part owns the column of a nonzero in the row, but not the row. With

@@ -285,7 +285,7 @@ def _choose(  # type: ignore[no-untyped-def]
 
 
 def sweep(order: Any, nets: Any, state: Any, bounds: Any, threads: int = 1) -> Any:
-    """Move every vertex in `order` to the part with the least volume plus penalty.
+    """Move every vertex in `order` to the part where volume plus penalty (see the module) is least.
 
     Returns three numbers: vertices moved, rows by which the volume falls, and gains computed. A
     vertex with all the weight of its part stays. The moves do not depend on `threads`.

@@ -305,8 +305,8 @@ def _rounds(rows: Int64Array, chunk: Int64Array, columns: int) -> tuple[Int64Arr
 def pairs_in(column: IntArray, pairs: Pairs, columns: int) -> Pairs:
     """Turn messages between parts into messages between the ranks that send and receive them.
 
-    `column`, int[num_messages, k], has the process columns in which each message is sent. If it has
-    a single row, this row is for all messages.
+    `columns` is the number of process columns. `column`, int[num_messages, k], has the k process
+    columns in which each message is sent. If it has a single row, this row is for all messages.
     """
     source, target = (
         (end[:, None] * columns + column).astype(np.int32).ravel()

@@ -146,10 +146,11 @@ def pieces_of_grid(grid: Grid) -> int:
 
 
 def piece_of_rows(grid: Grid, part_ptr: Int64Array) -> Int32Array:
-    """Return the number of the piece (`Grid.pieces`) of each column of A, in plan order: int32[n].
+    """Return, for each column of A in plan order, the number of its piece: int32[n].
 
-    In scheme "1.5d", the number is the part's `Grid.chunk`. Otherwise, the pieces of all grid
-    layers are numbered one layer after the other.
+    A piece has the columns that a rank broadcasts at once (`Grid.pieces`). In scheme "1.5d", the
+    number is the part's `Grid.chunk`. Otherwise, the pieces of all grid layers are numbered one
+    layer after the other.
     """
     found = np.zeros(int(part_ptr[-1]), np.int32)
     if grid.scheme == "1.5d":

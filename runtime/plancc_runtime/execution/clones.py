@@ -71,7 +71,7 @@ class LateFolds(FullBatch):
 
     @property
     def _settled(self) -> int:
-        """Index of the last epoch in which partial sums or totals of the features arrive.
+        """Index of the last epoch in which partial sums of the features, or their totals, arrive.
 
         If the delay is r epochs, the partial sums of every vertex have been sent after epoch r - 1.
         All ranks have the totals of their copies 2 r epochs later (`layouts.clones`).

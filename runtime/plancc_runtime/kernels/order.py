@@ -1,6 +1,6 @@
 """Orders of a rank's rows in which a product A x finds more rows of x in a cache.
 
-No order is always quicker than the file's: on three graphs, at widths 32 to 128, products took 0.74
+No order is always quicker than the plan's: on three graphs, at widths 32 to 128, products took 0.74
 to 1.20 times as long with rcm, and 0.76 to 1.66 times with degree.
 """
 

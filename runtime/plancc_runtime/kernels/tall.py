@@ -208,7 +208,8 @@ def _tile(typing_context, rows, size, left, right, out, bias, flags):  # type: i
         size (int): Bytes of a vector: a power of two from 4 to half of `WIDEST`.
         left (tuple): Address; bytes between two rows; bytes between two terms; number of terms.
         right (tuple): Address; bytes between two terms.
-        out (tuple): Address; bytes between two rows; bytes between both vectors (also of `right`).
+        out (tuple): Address; bytes between two rows; bytes from a row's first vector to its second
+            (in `right` too).
         bias (int): Address, or 0.
     """
 

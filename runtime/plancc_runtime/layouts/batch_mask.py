@@ -203,10 +203,10 @@ class BatchMask:
 
     @cached_property
     def _by_vertex(self) -> Int32Array:
-        """For every row, the order that sorts its nonzeros by the vertex of the column.
+        """For every row, the positions of its nonzeros in the row, sorted by the column's vertex.
 
-        int32[nonzeros + boundary pins (see the module)]: positions in the row. Empty if every row
-        is sorted already.
+        The array is int32[nonzeros + boundary pins (see the module)], row by row. It is empty if
+        every row is sorted already.
         """
         found, ascending = order_by_vertex(self._ptr, self._columns, self._vertices)
         return np.empty(0, np.int32) if ascending else found
@@ -254,7 +254,7 @@ class BatchMask:
         return found
 
     def _block(self, batch: Batch, block: int, members: Int64Array) -> KeptBlock:
-        """Return block number `block` of the mini-batch: its nonzeros and its message rows.
+        """Return block number `block` of the mini-batch: nonzeros, and rows to send and to receive.
 
         `members` are the positions in `_vertices` of the mini-batch's vertices on this rank.
         """

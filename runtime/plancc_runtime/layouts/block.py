@@ -248,7 +248,7 @@ class Block(WithColumns):
 
 @njit(cache=True, nogil=True)
 def _edges(row_ptr: Any, column: Any, diagonal: Any) -> Any:
-    """Return row pointers without the diagonal, and whether each nonzero is kept.
+    """Return the row pointers of a CSR matrix without its diagonal, and which nonzeros remain.
 
     `diagonal` has the column of every own row's diagonal; rows after the own rows have none.
     """

@@ -442,8 +442,9 @@ class DelayedSums:
     def complete(self, z: Tensor) -> None:
         """Add received sums to the roots' rows of z, and put received totals in the leaves' rows.
 
-        The roots' rows of the bin that exchanges rows in this epoch are sent to the leaves. At the
-        call, z is P h + s h (see the module). Collective; called after `exchange`.
+        Roots (own rows), leaves (rows of other ranks' vertices), bins and totals are explained in
+        the module. The bin whose turn it is also sends its roots' rows to the leaves. Before the
+        call, z is P h + s h. Collective; called after `exchange`.
         """
         delay = self._delay
         for each, turn in zip(delay.bins, self._turns, strict=True):
@@ -496,7 +497,7 @@ _VERTEX = 2**32 - 1
 
 
 def _keys(side: Side, vertices: Int32Array) -> Int64Array:
-    """Return a key for every row of messages: int64[rows].
+    """Return a key for every row that the messages of `side` carry: int64[rows].
 
     High 32 bits: peer. Low 32 bits: vertex. So keys sort rows by peer, then by vertex.
     """

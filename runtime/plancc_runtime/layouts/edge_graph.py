@@ -21,7 +21,7 @@ class EdgeGraph(LocalGraph):
     Attributes:
         num_vertices (int): Number of vertices of the whole graph.
         types (Types or None): Vertex types and relations; the graph has the edges of all relations.
-        dtype (torch.dtype): Type of the plan's values, and of every x.
+        dtype (torch.dtype): Type of the plan's values, and of all features of vertices.
     """
 
     def __init__(self, block: Block, resources: Resources, header: Header) -> None:

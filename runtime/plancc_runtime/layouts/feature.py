@@ -66,8 +66,8 @@ class FeatureGraph(LayerGraph):
 
     Parameters:
         part: Part of a feature plan, made by `layouts.order.order_rows` with the same pipeline.
-        resources: `wire` is the dtype of halo rows, which groups of ranks send to each other. A
-            group shares a part.
+        resources: `wire` is the dtype of halo rows, which groups of ranks send to each other. The
+            ranks of a group share a part.
         pipeline: Value of the option `pipeline`, as in `layouts.pipeline.pipelining`.
         aggregate_on: "device", or "cpu": the CPU multiplies while the device updates rows
             (MixGCN-CPU; Wan et al. 2025, Section 4.1).
@@ -232,9 +232,9 @@ class FeatureGraph(LayerGraph):
 
     @property
     def alone(self) -> bool:
-        """Whether products send nothing: the group has one rank, and there is no pipeline.
+        """Whether products send nothing: no other rank shares the part, and nothing is pipelined.
 
-        False if this rank's columns are in host memory, but its own rows are on a device.
+        Also False if this rank's columns are in host memory, but its own rows are on a device.
         """
         return self._grid.columns == self._batches.stages == 1 and not self._slicing.crosses
 

@@ -32,7 +32,8 @@ T = TypeVar("T")
 def buffered(count: int, start: Callable[[int], Callable[[], T]], overlap: bool) -> Iterator[T]:
     """Yield ``start(k)()`` for every k from 0 to `count` - 1.
 
-    ``start(k + 1)`` runs before (`overlap`) or after the use of result k: two buffers suffice.
+    ``start(k)`` returns a function that waits for result k. ``start(k + 1)`` is called before
+    (`overlap`) or after result k is used, so two buffers suffice.
     """
     arriving = start(0) if count else None
     for k in range(count):
@@ -71,7 +72,7 @@ class Csr:
 
 
 class OwnPieces:
-    """The pieces of A in a process row whose columns this rank has.
+    """This rank's pieces of A: ranges of columns of the rank's block, in its process row.
 
     Parameters:
         transposed (csr_matrix[columns, rows]): The rank's block, from `layouts.matrices.halo_part`.

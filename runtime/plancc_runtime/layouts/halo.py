@@ -84,7 +84,8 @@ class MessageBuffers(Buffers):
     """Message buffers of the direct exchange (`Halo`).
 
     Attributes:
-        outer (Tensor[sent rows, width]): Own rows that `Halo.expand` sends and `reduce` receives.
+        outer (Tensor[sent rows, width]): Own rows that a forward round sends, or the terms of these
+            rows that a backward round receives.
         outer_packed, halo_packed: `outer` and `halo`, or copies in the type in which rows are sent.
         expand, reduce: Channels of the packed rows in a forward, and in a backward round.
     """
@@ -103,8 +104,8 @@ M = TypeVar("M")
 class RowMover(ABC, Generic[M]):
     """Moves rows to a product that reads the rows piece by piece.
 
-    A *forward round* moves all rows from owners to the product; a *backward round* moves rows of
-    the adjoint product back.
+    A *forward round* moves all rows from owners to the product; a *backward round* moves the result
+    of the adjoint product back to the owners.
 
     Attributes:
         idle: Whether this rank neither sends nor receives.

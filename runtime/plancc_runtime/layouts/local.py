@@ -389,9 +389,9 @@ def local_graph(graph: LayerGraph, what: str) -> LocalGraph:
 
 
 def halo_rows(x: Tensor, halo: HaloExchange[Any]) -> Tensor:
-    """Return the halo rows that the owners send, from own rows x: Tensor[num_halo, width].
+    """Send rows of x to the ranks that read them; return the halo rows: Tensor[num_halo, width].
 
-    In the backward pass, the owners add the gradients of these rows. Collective.
+    x has own rows. In the backward pass, the owners add up the gradients of the rows. Collective.
     """
     found: Tensor = _HaloRows.apply(x, halo)
     return found

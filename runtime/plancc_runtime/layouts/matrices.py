@@ -196,7 +196,7 @@ def _columns_apart(row_ptr: Any, column: Any, value: Any, first: int, place: Any
 
 
 def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Resources) -> Blocks:
-    """Return pieces of the halo columns, and their transposes: one piece per group of messages.
+    """Return pieces of the halo columns, each for one or more messages, and their transposes.
 
     `part` is `halo_part` of the block. Message k has the halo rows ``recv_ptr[k]:recv_ptr[k + 1]``.
     """

@@ -80,8 +80,8 @@ class Conv(nn.Module, ABC):
         by_relation: Whether the layer needs a graph with types (`nn.relations`).
         rectifies: Whether `forward` has the parameters `rectified` and `onto`: it can apply the
             activation relu, and add the output to other rows. This saves memory traffic.
-        draws: Whether the layer draws random numbers in training. If so, `forward` and `halves`
-            have a parameter `key`.
+        draws: Whether the layer draws random numbers in training. If so, the methods `forward` and
+            `halves` have a parameter `key`, the key of these numbers.
         takes_bfloat16: Whether x may be of bfloat16 while the parameters are of float32.
         reads_values: Whether the layer reads the plan's values of A, not only the positions of the
             nonzeros.

@@ -227,9 +227,10 @@ class _Side(NamedTuple):
     graph: Graph | TypedGraph | None
 
     def taken(self, x: Tensor, entry: Entry) -> Tensor:
-        """Return the entries of x for rows or edges that this run has in the subgraph. Collective.
+        """Return the values that x has for the subgraph's rows or edges. Collective.
 
-        Axis 0 of x has this rank's entries; the run on one rank gets the entries of all ranks.
+        Axis 0 of x has an entry per row or edge of this rank. In the run on all ranks, the result
+        has this rank's values; in the run on one rank, the values of all ranks.
         """
         here = x[self.entries[entry].chosen.to(x.device)].cpu()
         if self.graph is not None:

@@ -270,9 +270,10 @@ class Distributed(nn.Module):
         return made
 
     def kinds_of(self, named: Mapping[Any, Any]) -> list[ArgumentKind]:
-        """Return the kind of each tensor in the arguments; all ranks get the same. Collective.
+        """Return what each tensor in the arguments holds, such as rows or edges. Collective.
 
-        A shape that fits a kind only on some ranks fits by chance, and does not count.
+        All ranks get the same kinds. A shape that fits a kind only on some ranks fits by chance,
+        and does not count.
         """
         names = {k: f"argument {k}" for k in named if isinstance(k, int)}
         names |= enumerate(self._arguments)
@@ -348,7 +349,7 @@ class Distributed(nn.Module):
         ]
 
     def _on_columns(self, layer: Any, rules: TorchRules) -> list[Any]:
-        """Return hooks of HGTConv, which concatenates the rows of all types.
+        """Return hooks for HGTConv, a layer that concatenates the rows of all types.
 
         Inside the layer, tensors have no marks (see `pyg.marks`), and halo rows follow own rows.
         Only keys and values of attention are sent; all other halo rows are 0.
@@ -561,10 +562,10 @@ def _around(layer: nn.Module, enter: Enter) -> list[Any]:
 
 
 def _enter_unmarked(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """Remove the marks (`Mark`) of a layer's arguments; the output gets the first argument's mark.
+    """Remove the marks of a layer's arguments; the output gets the first argument's mark.
 
-    This suits layers whose result for a row depends on this row only, although they call functions
-    that mix rows.
+    A `Mark` says what a tensor's entries belong to. Removal suits layers whose result for a row
+    depends on this row only, although they call functions that mix rows.
     """
     x = next(iter(all_in(inputs, Mark)), None)
     return plain(inputs), given, lambda out: out if x is None else alike(out, x)
@@ -607,7 +608,7 @@ def _path_text(path: Path) -> str:
 
 
 def _fitting(x: Tensor, rows: TypeRows | None, edges: TypeEdges | None) -> list[str]:
-    """Return what a tensor may hold, judged by its shape: values of `ArgumentKind.what`.
+    """Return what a tensor may hold, judged by its shape: "rows", "ends" (see `ArgumentKind.what`).
 
     "beyond" is added if the tensor may be an edge index, but has a number that is no local row.
     """

@@ -390,7 +390,7 @@ class TorchRules(OverRanks):
     def _scattered(self, call: Call) -> Any:
         """Run a function, such as scatter_add, that reduces all entries with the same index.
 
-        An index is a row (an end of an edge) or the number of a group.
+        An index is a row (an end of an edge) or the number of a group of rows.
         """
         out, dim, index = call.args[0], call.get(1, "dim"), call.get(2, "index")
         base, in_place = call.name.rstrip("_"), call.name.endswith("_")

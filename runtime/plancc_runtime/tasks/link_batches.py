@@ -141,8 +141,8 @@ class LinkBatches:
     ) -> Rounds[Int64Array]:
         """Return `LinkBatch.apart`: for links u to v, nonzeros (u, v) and (v, u) in own rows.
 
-        Collective. `own` has this rank's links, as positions among its training links, and `column`
-        their targets; `exchange` fetches targets of other ranks.
+        Collective. `own` has this rank's links, as positions among its training links. `column` has
+        the links' targets: own rows, then halo rows, which `exchange` fetches.
         """
         source, target = self._source[own], self._target[own]
         vertex, rows = self._vertices[source], self._num_rows

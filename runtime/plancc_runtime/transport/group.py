@@ -146,9 +146,10 @@ class LibraryGroup(MessageGroup):
 
 
 class GroupTransport(Transport):
-    """A transport whose ranks are the members of a group; peers are positions among the members.
+    """A transport for the ranks of `group`, which are some of the ranks of another transport.
 
-    `cores_per_rank` is collective over all ranks of the group's transport, not only over the group.
+    Peers are positions in the group. `cores_per_rank` is collective over all ranks of the other
+    transport, not only over the group.
     """
 
     def __init__(self, group: Group) -> None:

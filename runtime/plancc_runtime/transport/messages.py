@@ -73,7 +73,7 @@ class MessagePiece(NamedTuple):
 
     Attributes:
         number: Position of the buffer in the list of sends or receives.
-        tag: Index of the piece between the two ranks in this direction, equal at both ends.
+        tag: Index of the piece among all pieces that the same sender sends to the same receiver.
     """
 
     number: int

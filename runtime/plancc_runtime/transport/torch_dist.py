@@ -461,9 +461,9 @@ def _timedelta(seconds: float | None) -> timedelta:
 
 
 def _in_order(what: str, messages: Sequence[Sequence[MessagePiece]]) -> str:
-    """Return a phrase that names the peer of the first missing message, then those of later ones.
+    """Return a phrase that names the peer of the first message, then the peers of later messages.
 
-    gloo does not say which of the later messages are missing too.
+    The first message is missing; gloo does not say which of the later messages are missing too.
     """
     peers = [group[0].peer for group in messages if group]
     later = sorted(set(peers) - {peers[0]})
