@@ -73,7 +73,7 @@ class EdgeChanges:
         return cls(f"`{name}`", u, v, weights)
 
     def among(self, ids: Ids) -> EdgeChanges:
-        """Return these edges, with names in place of numbers if a graph's `ids` are names.
+        """Return these edges; if a graph's `ids` are names, numbers become names ("7" for 7).
 
         Raises InputError if the edges have names, but `ids` are numbers.
         """

@@ -147,10 +147,10 @@ class Sweeps:
         return np.clip(weight / np.maximum(self.limits.total, 1), least, 1)
 
     def refined(self, nets: Nets, owners: Sequence[Owner], cuts: Cuts, coarse: bool) -> Owner:
-        """Refine the partition in `owners` with the smallest volume by sweeps and minimum cuts.
+        """Return the partition in `owners` with the smallest volume, after refining it.
 
-        If `coarse`, the vertices of `nets` are clusters: a V-cycle follows, and the sweeps and cuts
-        are repeated.
+        Sweeps and minimum cuts refine the partition. If `coarse`, the vertices of `nets` are
+        clusters: a V-cycle follows, and the sweeps and cuts are repeated.
         """
         limits = self.limits
         states = [state_of(nets, owner, limits.num_parts) for owner in owners]

@@ -231,7 +231,7 @@ def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, 
 def exchange(
     over: Any, roomy: Any, num_roomy: Any, chain: Any, nets: Any, state: Any, rules: Any, rng: Any
 ) -> int:
-    """Exchange vertices to lower the overload of the parts in `over`; return how many exchanges.
+    """Exchange vertices to lower the overload of parts in `over`; return the number of exchanges.
 
     Overload is weight above the limits. No exchange raises the total overload of all parts, and no
     exchange empties a part.

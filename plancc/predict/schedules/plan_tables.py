@@ -52,9 +52,9 @@ def read_tables(
     task: LinkTask | None = None,
     split: tuple[Sequence[float], int] | None = None,
 ) -> Tables:
-    """Return the tables of a plan file; values and features are never read.
+    """Return the tables of a plan file.
 
-    The whole plan is read for merged parts, `live_layers` or `task`.
+    The whole plan is read if ranks run several parts, or for `live_layers` or `task`.
 
     Parameters:
         num_ranks: Ranks that run the parts of a row plan; None: one part per rank.

@@ -423,8 +423,9 @@ class DelayedSums:
     def exchange(self, partial: Tensor) -> None:
         """Receive rows for the vertices of this epoch's bin, and send partial sums of their leaves.
 
-        Collective. A leaf is this rank's copy of another rank's vertex. `partial` has the partial
-        sums of all leaves: Tensor[leaves, width].
+        Collective. Vertices are divided into bins, and every epoch exchanges the rows of one bin.
+        A leaf is this rank's copy of another rank's vertex. `partial` has the partial sums of all
+        leaves: Tensor[leaves, width].
         """
         delay, number = self._delay, self._delay.epoch % self._delay.epochs
         if not self._turns:

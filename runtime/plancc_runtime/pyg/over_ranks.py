@@ -237,9 +237,9 @@ def extreme(
     base: Tensor | None = None,
     own: bool = False,
 ) -> Tensor:
-    """Return the largest (if `name` contains "max") or least entry of every bin.
+    """Return the largest (if `name` contains "max") or least entry of x in every bin.
 
-    Equal extremes share the gradient equally. As in torch, a start value that equals them has a
+    The bins divide the entries of x on all ranks, for example by the targets of edges. Equal extremes share the gradient equally. As in torch, a start value that equals them has a
     share too, even if `own` is false.
 
     Parameters:
