@@ -194,7 +194,9 @@ class Sweeps:
                 moved = self._sweep(order, nets, state, bounds)
 
     def eject(self, nets: Nets, state: State, most: int) -> None:
-        """Run ejection chains (`plancc.passes.kernels.ejection`) until `most` gains are computed.
+        """Run ejection chains (`plancc.passes.kernels.ejection`) for at most `most` computed gains.
+
+        A gain is the number of rows that a move of a vertex saves.
 
         If the goal is not the volume, nothing is done. Neither volume nor overload rises.
         """

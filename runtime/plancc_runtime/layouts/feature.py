@@ -241,8 +241,8 @@ class FeatureGraph(LayerGraph):
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
         """Return batch `stage` of the rows of A x or, if `back`, A^T x: Tensor[batch, columns].
 
-        x has this rank's columns of all rows of the part. Collective among the ranks that have the
-        same position in their groups.
+        x has this rank's columns of all rows of the part. Ranks that share a part form a group;
+        the method is collective among the ranks with the same position in their groups.
         """
         if self._batches.stages == 1:
             return self._slices.multiplied(x, coefficients, back)
