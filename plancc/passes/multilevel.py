@@ -194,11 +194,10 @@ class Sweeps:
                 moved = self._sweep(order, nets, state, bounds)
 
     def eject(self, nets: Nets, state: State, most: int) -> None:
-        """Run ejection chains (`plancc.passes.kernels.ejection`) for at most `most` computed gains.
+        """Run ejection chains (`plancc.passes.kernels.ejection`) until `most` gains are computed.
 
-        A gain is the number of rows that a move of a vertex saves.
-
-        If the goal is not the volume, nothing is done. Neither volume nor overload rises.
+        A gain is the number of rows that a move saves. If the goal is not the volume, nothing is
+        done. Neither volume nor overload rises.
         """
         how = self.numbers.ejection
         if self.goal.reach is not None or how is None:

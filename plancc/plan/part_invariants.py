@@ -268,7 +268,7 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
 
 @njit(cache=True, nogil=True, plain=True)
 def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
-    """Return the sum of the hashes `mix` of `numbers` minus that of first..last-1, modulo 2^64.
+    """Return, modulo 2^64, the sum of the hashes (`mix`) of `numbers`, less that of first..last-1.
 
     The total over all ranks is 0 if their `numbers` together are the numbers of all their ranges.
     """

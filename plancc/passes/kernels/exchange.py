@@ -240,7 +240,7 @@ def exchange(
         over (int64[k]): Parts above their limits.
         roomy (int64[num_constraints + 1, num_parts]): Every row has all parts, sorted by descending
             room, (limit - weight) * unit: in row c the room in constraint c, in the last row the
-            least of any constraint.
+            least room in any constraint.
         num_roomy (int64[num_constraints]): For every constraint, the number of parts with room.
         chain (Chains): The vertices that may move, in every part.
     """

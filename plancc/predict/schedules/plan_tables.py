@@ -58,7 +58,7 @@ def read_tables(
 
     Parameters:
         num_ranks: Ranks that run the parts of a row plan; None: one part per rank.
-        blocks: Whether to count `Tables.blocks`, from all column numbers.
+        blocks: Whether to count `Tables.blocks`, for which all column numbers are read.
         copies: Whether to count `Tables.halo_nonzeros` or `Tables.leaves`, for approximations.
         live_layers: Number of layers for which `Tables.live` of a row plan is counted; 0: none.
         target, split: See `training_vertices`.

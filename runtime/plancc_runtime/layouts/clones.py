@@ -240,7 +240,7 @@ class CloneGraph(LocalGraph):
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """Return z = P x + s x or, if `back`, P^T x + s x, without autograd.
 
-        P are the nonzeros of this rank, s is the factor of each clone's own row (see the module).
+        P has the nonzeros of this rank; s is the factor of each clone's own row (see the module).
         If the constructor got `sums`, the forward product is collective: it sends partial sums, and
         uses those that it received in earlier epochs.
         """

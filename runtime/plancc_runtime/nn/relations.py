@@ -222,8 +222,8 @@ class RelationConv(Conv):
         """Return what outputs are computed from: rows by relation, and own rows. Collective.
 
         The list has, for every relation, rows of `fixed` or, if it is None, of the result of the
-        layer's first step (`_moved`), cut to the width of the source type.
-        The dict has the own rows by type; it may be empty if the layer does not read x itself.
+        layer's first step (`_moved`), cut to the width of the source type. The dict has the own
+        rows by type; it may be empty if the layer does not read x itself.
         """
         widths, relations = self.types.widths, self.types.relations
         if isinstance(self._moving, Aggregate):
