@@ -140,7 +140,8 @@ def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: igno
     """Return the first fault as (key of `MESSAGE_FAULTS`, part, message), or zeros.
 
     `ptr`, `peer`, `row_ptr` and `row` are the arrays of a `Side`. `rows` has the number of rows of
-    every part. `of_part` says whether the part, not its peer, owns the rows of its messages.
+    every part; `first` is the first of the `Side`'s parts. `of_part` says whether the part, not its
+    peer, owns the rows of its messages.
     """
     for i in range(len(ptr) - 1):
         part = first + i

@@ -217,7 +217,7 @@ class _Side(NamedTuple):
     """Data of one of the two compared runs: on all ranks together, or on this rank alone.
 
     Attributes:
-        entries: Rows and edges of the subgraph, by kind.
+        entries: Rows of the subgraph by vertex type, and its edges by relation.
         graph: The subgraph; None for the run on this rank alone.
     """
 
