@@ -170,8 +170,8 @@ class FeatureGraph(LayerGraph):
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
         """Return the transfers of a step, as in `LayerGraph`.
 
-        If c ranks share n rows equally, their group sends 2 n width (c - 1) / c words (Wan et al.
-        2025, Proposition 3.4), besides halo rows between groups.
+        A group of c ranks that share n rows equally sends 2 n width (c - 1) / c words (Wan et al.
+        2025, Proposition 3.4), besides halo rows to other groups.
         """
         assert isinstance(step, Aggregate)
         batches, ranks = self._batches, np.array([self._slicing.members.ranks])
