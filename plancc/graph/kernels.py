@@ -107,7 +107,7 @@ def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-unty
     """Write the `chosen` columns of a text into `out`, line by line, with blanks between columns.
 
     Lines have `columns` columns. `separator` 0 is for blanks and tabs; a separator in double quotes
-    separates nothing. Lines that begin with # or % become blank. `text` ends with a newline, and
+    separates no columns. Lines that begin with # or % become blank. `text` ends with a newline, and
     `out` is as long as `text`. Returns the number of bytes written, and the offset of the first
     line with a wrong number of columns or an empty chosen column, or -1.
     """

@@ -277,7 +277,7 @@ class MtxEntries:
     def _check_half(self, row: Any, col: Any, values: Any, sign: int) -> None:
         """Raise InputError if entries of both halves of a symmetric matrix are listed.
 
-        Also raised if the diagonal of a skew-symmetric matrix is not 0.
+        The error is also raised if the diagonal of a skew-symmetric matrix is not 0.
         """
         above = row < col
         if sign < 0 and (wrong := (row == col) & (values != 0)).any():
