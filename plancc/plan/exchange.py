@@ -123,7 +123,7 @@ class Side:
 
         Parameters:
             wanted: Either a mask bool[volume], or the ascending indices of the wanted entries of
-                `row`.
+                the attribute `row`.
         """
         if not self.num_messages:
             return self

@@ -163,7 +163,7 @@ class Block(WithColumns):
         diagonal.
 
         In a block from `boundary.draw`, means divide by the edges before the draw, and edges are
-        multiplied by `scale`, which keeps the expected values.
+        multiplied by the block's `scale`, which keeps the expected values.
         """
         if name == "plan":
             return self

@@ -139,7 +139,7 @@ class Sample:
         """Return the kept nonzeros in halo columns, times ``scale[1]``, as a transposed matrix.
 
         The result is csr_matrix[kept halo rows, local rows]; `part` is `matrices.halo_part` of the
-        block before sampling. `keeps_own` must be true.
+        block before sampling. The sample's `keeps_own` must be true.
         """
         rate, key, uses = self._nonzeros
         scale = self.scale[1]
