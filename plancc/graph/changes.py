@@ -168,7 +168,8 @@ def _edited(
 ) -> tuple[Ids, Values]:
     """Remove and add edges; return the nonzeros' keys (see `_places`), ascending, and values.
 
-    `ids` has the ascending ids of the rows, and of the columns.
+    `key` and `values` are the nonzeros' keys and values before. `ids` has the ascending ids of the
+    rows, and of the columns.
     """
     if (np.diff(key) < 0).any():  # the ids of the source are not in order
         order = np.argsort(key, kind="stable")

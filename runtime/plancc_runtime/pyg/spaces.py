@@ -50,7 +50,7 @@ class TypeEdges:
 
     Attributes:
         index (int64[2, edges]): Sources and targets of the edges.
-        sources, targets: Rows to which the sources refer, and rows to which the targets refer.
+        sources, targets: The rows that the sources in `index` number, and those of the targets.
     """
 
     index: Tensor
