@@ -33,7 +33,7 @@ def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def grouped(key, num_groups):  # type: ignore[no-untyped-def]
-    """Return the rows 0..n-1, sorted by group ``key[i]``, and where rows and groups are.
+    """Return the rows 0..n-1 sorted by group (``key[i]`` for row i), with positions and offsets.
 
     The result is the sorted rows, int32[n]; the position of row i among them, int32[n]; and the
     offsets of the groups, int64[num_groups + 1].
