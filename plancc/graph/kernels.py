@@ -138,9 +138,10 @@ def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-unty
 def number_names(text, separator, chosen, longest, first, last, ends, out):  # type: ignore[no-untyped-def]
     """Number the names in two columns of a text, in the order of their first occurrence.
 
-    Double quotes around a column are dropped. Fills `ends`, int64[2, edges]. If `chosen` has a
-    third column, each of its entries is written into `out` as a line ``0 0 ENTRY``, like an edge
-    from 0 to 0 with a weight; `out` then has the size of the text, otherwise it is empty.
+    Double quotes around a column are dropped. The numbers are written to `ends`, int64[2, edges].
+    If `chosen` has a third column, each of its entries is written into `out` as a line
+    ``0 0 ENTRY``, like an edge from 0 to 0 with a weight; `out` then has the size of the text,
+    otherwise it is empty.
 
     Returns the number of edges; the offsets in the text where every name begins and stops,
     int64[names, 2]; the number of bytes written to `out`; the offset of the first wrong line or -1;

@@ -275,7 +275,7 @@ class MtxEntries:
         return np.concatenate([row, col[off]]), np.concatenate([col, row[off]]), values
 
     def _check_half(self, row: Any, col: Any, values: Any, sign: int) -> None:
-        """Raise InputError if entries of both halves of a symmetric matrix are listed.
+        """Raise InputError if a symmetric matrix lists both (i, j) and (j, i) of an entry.
 
         The error is also raised if the diagonal of a skew-symmetric matrix is not 0.
         """
