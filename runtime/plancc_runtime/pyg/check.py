@@ -202,8 +202,8 @@ class _Output(NamedTuple):
 
     Attributes:
         layer: Name of the layer; "" for the network itself.
-        of: What the tensor has an entry for: rows of a vertex type, or edges of a relation; None if
-            all ranks have the same tensor.
+        of: The rows of a vertex type, or the edges of a relation, for which the tensor has entries;
+            None if all ranks have the same tensor.
         axis: Index of the axis of these rows or edges.
     """
 
