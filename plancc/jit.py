@@ -288,8 +288,8 @@ class KernelCache:
     def _find(self, sig: Any, target_context: Any) -> Any:
         """Return the saved kernel for this processor, else for its highest level of instructions.
 
-        None if neither is saved. Lower levels would round differently: below x86-64-v3 there is no
-        fused multiply-add.
+        Return None if neither is saved. Lower levels would round differently: below x86-64-v3 there
+        is no fused multiply-add.
         """
         own = target_context.codegen().magic_tuple()
         takes_level = self._is_portable and os.environ.get(PORTABLE) != "0"
@@ -343,7 +343,7 @@ class _CompiledVersion(CompileResult):
     """A compiled version of a kernel, which refers to few of the functions that it calls.
 
     When numba loads the version, it imports the module of every function to which it refers. Only
-    functions that use Python constants need this.
+    functions that use Python constants need this import.
     """
 
     def _find_referenced_environments(self) -> list[Any]:

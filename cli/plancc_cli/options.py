@@ -139,7 +139,7 @@ def with_options(options: Iterable[click.Option]) -> Decorator:
 def of_class(given: Mapping[str, Any], fields: Mapping[str, Field[Any]]) -> dict[str, Any]:
     """Return the given options, with strings converted to the types of the fields.
 
-    Options without a field stay unchanged. Raises InputError for a string that has no such value.
+    Options without a field stay unchanged. Raises InputError for a string that cannot be converted.
     """
     found = dict(given)
     for name in given.keys() & fields.keys():

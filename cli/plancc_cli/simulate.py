@@ -72,8 +72,8 @@ def show_epoch(plan: str, given: dict[str, Any]) -> None:
 def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[Basis, Tables, int]:
     """Return what a prediction needs: machine and widths, tables, and bytes of a word.
 
-    `epoch`: whether a whole epoch is predicted, not a step. Link prediction and the pass
-    "dead-rows" count only in a whole epoch.
+    `epoch`: whether a whole epoch is predicted, not a step. Only the prediction of a whole epoch
+    takes link prediction and the pass "dead-rows" into account.
     """
     from plancc.plan.reader import PlanFile
     from plancc.predict.schedules import read_tables

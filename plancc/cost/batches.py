@@ -124,7 +124,7 @@ def _new(vertices, stamp, ticket):  # type: ignore[no-untyped-def]
 def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: ignore[no-untyped-def]
     """Add the work of one block of a mini-batch to `load`, and return the number of messages.
 
-    ``load[:, q]`` is the number of nonzeros, rows sent and rows received of part q. `stamp` and
+    ``load[:, q]`` has part q's numbers of nonzeros, sent rows and received rows. `stamp` and
     `talked` hold ``ticket + 1 + q`` for columns, and senders, that were already counted for part q.
     """
     num_parts = load.shape[1]

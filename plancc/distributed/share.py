@@ -84,9 +84,9 @@ def read_share(
     """Read and normalise this rank's rows. Collective.
 
     Returns the share for searches, with distinct columns in each row; the share for the plan; and
-    three counts over all ranks, int64[3]: self loops that the identity increased, weights that
-    become 0, and weights that lose digits. `away`, int32[2, links], has edges to leave out, on rank
-    0; elsewhere it is empty.
+    three counts over all ranks, int64[3]: self loops in the source to which 1 is added, weights
+    that become 0, and weights that lose digits. `away`, int32[2, links], has edges to leave out, on
+    rank 0; elsewhere it is empty.
     """
     indptr = files.indptr
     with ranks.agreement():

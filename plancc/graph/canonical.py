@@ -203,7 +203,8 @@ def to_scipy(graph: Graph, dtype: Any = None) -> Any:
 def is_symmetric(graph: Graph, *, values: bool = False, skew: bool = False) -> bool:
     """Whether (j, i) is a nonzero for every nonzero (i, j).
 
-    If `values` is true, the two values must also be equal; if `skew` is true, opposite.
+    If `values` is true, the values of the two must also be equal; if `skew` is true, one value must
+    be the negative of the other.
     """
     if graph.num_nonzeros > MANY and not values and not skew:
         return bool(is_mirrored(graph.indptr, graph.indices))

@@ -73,7 +73,7 @@ class EdgeChanges:
         return cls(f"`{name}`", u, v, weights)
 
     def among(self, ids: Ids) -> EdgeChanges:
-        """Return these edges, with names in place of numbers if a graph's `ids` are names.
+        """Return these edges; if a graph's `ids` are names, numbers become names ("7" for 7).
 
         Raises InputError if the edges have names, but `ids` are numbers.
         """
@@ -168,7 +168,8 @@ def _edited(
 ) -> tuple[Ids, Values]:
     """Remove and add edges; return the nonzeros' keys (see `_places`), ascending, and values.
 
-    `ids` has the ascending ids of the rows, and of the columns.
+    `key` and `values` are the nonzeros' keys and values before. `ids` has the ascending ids of the
+    rows, and of the columns.
     """
     if (np.diff(key) < 0).any():  # the ids of the source are not in order
         order = np.argsort(key, kind="stable")

@@ -297,7 +297,8 @@ def reading_like(provenance: Mapping[str, Any], path: StrPath) -> dict[str, Any]
 def read_csr_data(path: StrPath, *, split: str | None, keys: Mapping[str, str]) -> dict[str, Any]:
     """Memory-map the arrays of vertex data in a folder; return a dict of them and the vertex ids.
 
-    The caller applies `split` and `keys`. With several vertex types, return such a dict per type.
+    `split` and `keys` have no effect here; the caller applies them. With several vertex types,
+    return such a dict per type.
     """
     folder = os.fspath(path)
     with input_errors(folder):

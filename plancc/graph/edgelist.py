@@ -303,7 +303,7 @@ class EdgeListEntries(PiecewiseEdges):
 def _edges_of(
     path: StrPath, data: bytes, table: _Table, pattern: bool = False
 ) -> tuple[Names | None, Entries]:
-    """Return the names (None if ids are numbers), and the edges; see `_columns_of`.
+    """Return the vertices' names (None if ids are numbers), and the edges; see `_columns_of`.
 
     If there are names, u and v of the edges are positions in the list of names.
     """

@@ -107,7 +107,7 @@ def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-unty
     """Write the `chosen` columns of a text into `out`, line by line, with blanks between columns.
 
     Lines have `columns` columns. `separator` 0 is for blanks and tabs; a separator in double quotes
-    separates nothing. Lines that begin with # or % become blank. `text` ends with a newline, and
+    separates no columns. Lines that begin with # or % become blank. `text` ends with a newline, and
     `out` is as long as `text`. Returns the number of bytes written, and the offset of the first
     line with a wrong number of columns or an empty chosen column, or -1.
     """
@@ -138,9 +138,10 @@ def take_columns(text, separator, columns, chosen, out):  # type: ignore[no-unty
 def number_names(text, separator, chosen, longest, first, last, ends, out):  # type: ignore[no-untyped-def]
     """Number the names in two columns of a text, in the order of their first occurrence.
 
-    Double quotes around a column are dropped. Fills `ends`, int64[2, edges]. If `chosen` has a
-    third column, each of its entries is written into `out` as a line ``0 0 ENTRY``, like an edge
-    from 0 to 0 with a weight; `out` then has the size of the text, otherwise it is empty.
+    Double quotes around a column are dropped. The numbers are written to `ends`, int64[2, edges].
+    If `chosen` has a third column, each of its entries is written into `out` as a line
+    ``0 0 ENTRY``, like an edge from 0 to 0 with a weight; `out` then has the size of the text,
+    otherwise it is empty.
 
     Returns the number of edges; the offsets in the text where every name begins and stops,
     int64[names, 2]; the number of bytes written to `out`; the offset of the first wrong line or -1;

@@ -276,9 +276,9 @@ class MtxEntries:
         return np.concatenate([row, col[off]]), np.concatenate([col, row[off]]), values
 
     def _check_half(self, row: Any, col: Any, values: Any, sign: int) -> None:
-        """Raise InputError if entries of both halves of a symmetric matrix are listed.
+        """Raise InputError if a symmetric matrix lists both (i, j) and (j, i) of an entry.
 
-        Also raised if the diagonal of a skew-symmetric matrix is not 0.
+        The error is also raised if the diagonal of a skew-symmetric matrix is not 0.
         """
         above = row < col
         if sign < 0 and (wrong := (row == col) & (values != 0)).any():

@@ -206,8 +206,8 @@ def are_in_order(column: npt.NDArray[Any], vertices: npt.NDArray[Any]) -> bool:
 def begins_with_ids(table: npt.NDArray[np.float64], graph: Graph) -> bool:
     """Whether the first column of a table without names holds every vertex's id exactly once.
 
-    The ids may all be greater by 1, or less by 1. False for a table of one column, and for a graph
-    of at most `FEW` vertices.
+    The column may also hold every id plus 1, or every id minus 1. The result is False for a table
+    of one column, and for a graph of at most `FEW` vertices.
     """
     vertices = ids_of(graph)
     return table.shape[1] > 1 and len(vertices) > FEW and _share_named(table[:, 0], vertices) == 1

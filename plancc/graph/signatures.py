@@ -69,7 +69,7 @@ KINDS = (
 def check_kind(path: StrPath, format: str) -> None:
     """Raise InputError if a file's first bytes show another format; the message says what to do.
 
-    `format` is a name of plancc's formats, "npy", or "table" (numbers in a text).
+    `format` is a name of plancc's formats, "npy", or "table" (a text of numbers).
     """
     with input_errors(path), open_input(path) as stream:
         head = stream.read(LOOKED_AT).removeprefix(codecs.BOM_UTF8)

@@ -127,9 +127,10 @@ class Types:
         return np.stack([each[at] for each in counts])
 
     def relation_of(self, rows: IntArray, columns: IntArray) -> Int64Array:
-        """Return the index of a relation between the types of two ends, int64[m]; -1 if none.
+        """Return, for every nonzero, the index of a relation that has the types of its ends.
 
-        If several relations join these types, any of them is returned.
+        The result is int64[m], with -1 if there is no such relation. If there are several, any of
+        them is returned.
         """
         number = np.full((len(self.counts), len(self.counts)), -1, np.int64)
         for k, (source, _, destination) in enumerate(self.relations):

@@ -243,9 +243,9 @@ def read_columns(
 ) -> dict[str, npt.NDArray[Any] | None]:
     """Read columns of a table of vertices; lists of equal length become the rows of a matrix.
 
-    `wanted` chooses among the names of all columns. Columns that may hold ids (if `named`, any
-    strings) are read too. Columns that were not read map to None. An unnamed index of pandas is
-    "index"; a null number is nan.
+    `wanted` chooses among the names of all columns. Columns that may hold ids are read too; if
+    `named`, so is every column of strings. A column that was not read maps to None. An unnamed
+    index of pandas is "index"; a null number is nan.
     """
     where = os.fspath(path)
     arrow = library("pyarrow", where, NEEDS)

@@ -195,8 +195,8 @@ def _weights(
 def edges_of_record(record: Record, where: str, graph_key: str = "edge_index") -> Any:
     """Return the `EdgeFeatures` of a record: features or weights; None if there are neither.
 
-    A record with ``adj_t`` has no edge features. With several vertex types, features are by
-    relation.
+    A record with ``adj_t`` has no edge features. With several vertex types, the result is a dict
+    of features by relation.
     """
     if is_typed(record):
         every = (name for name in record if isinstance(name, tuple))

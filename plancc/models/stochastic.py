@@ -190,8 +190,8 @@ def hoeffding_nets(num_parts: int, theta: float, delta: float) -> int:
 
     The number is ``(p - 1)^2 / (2 theta^2) ln(2 / delta)``, rounded up, for p parts (Demirci et al.
     2022, equation 14). The mean connectivity of the nets then differs from the expected
-    connectivity by theta or more with a probability of at most delta. Above `MAX_NETS`, InputError
-    is raised.
+    connectivity by theta or more with a probability of at most delta. InputError is raised if the
+    number is above `MAX_NETS`.
     """
     ratio = (num_parts - 1) / theta
     nets = ratio * ratio / 2 * (math.log(2) - math.log(delta))

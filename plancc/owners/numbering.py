@@ -37,7 +37,7 @@ def numbered(
     model needs no search, or if rows are fixed; for other objectives than "time", also if the user
     names a partitioner or a topology.
 
-    `seconds` returns the seconds of an epoch; None to ask the predictor.
+    `seconds` returns the seconds of an epoch; if it is None, the predictor does.
     """
     matrix, task = asked.matrix, asked.task
     options, by_time = task.options, task.objective == "time"

@@ -178,7 +178,7 @@ def default_balance(model: str, options: SearchOptions) -> str:
     A search for row plans, and model "auto" with objective "time", have "nnz:0.1,rows"
     (`DEFAULT_BALANCE`), or "nnz,rows" if epsilon is above 0.1 (`LOOSE`). Otherwise the balance is
     "nnz", as in Demirci et al. 2022. It is also "nnz" for a named partitioner, unless the objective
-    is "time", so that its owners need no refinement.
+    is "time", so that the partitioner's owners need no refinement.
     """
     chosen = MODELS[model]
     of_rows = chosen.searched and chosen.layout == "row" and not chosen.of_batches

@@ -49,7 +49,7 @@ CLUSTER_EPSILON = 0.1
 
 @dataclass(frozen=True)
 class _Rows:
-    """The task of finding owners of rows, with limits and objective that were computed from it.
+    """The task of finding owners of rows, with limits and an objective computed from the task.
 
     Attributes:
         limits: Limits of the parts.

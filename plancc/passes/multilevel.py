@@ -147,10 +147,10 @@ class Sweeps:
         return np.clip(weight / np.maximum(self.limits.total, 1), least, 1)
 
     def refined(self, nets: Nets, owners: Sequence[Owner], cuts: Cuts, coarse: bool) -> Owner:
-        """Refine the partition in `owners` with the smallest volume by sweeps and minimum cuts.
+        """Return the partition in `owners` with the smallest volume, after refining it.
 
-        If `coarse`, the vertices of `nets` are clusters: a V-cycle follows, and the sweeps and cuts
-        are repeated.
+        Sweeps and minimum cuts refine the partition. If `coarse`, the vertices of `nets` are
+        clusters: a V-cycle follows, and the sweeps and cuts are repeated.
         """
         limits = self.limits
         states = [state_of(nets, owner, limits.num_parts) for owner in owners]
@@ -196,7 +196,8 @@ class Sweeps:
     def eject(self, nets: Nets, state: State, most: int) -> None:
         """Run ejection chains (`plancc.passes.kernels.ejection`) until `most` gains are computed.
 
-        If the goal is not the volume, nothing is done. Neither volume nor overload rises.
+        A gain is the number of rows that a move saves. If the goal is not the volume, nothing is
+        done. Neither volume nor overload rises.
         """
         how = self.numbers.ejection
         if self.goal.reach is not None or how is None:

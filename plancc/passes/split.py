@@ -13,7 +13,7 @@ from plancc.passes.kernels import split as kernels
 
 
 def resplit(owner: npt.NDArray[np.int32], matrix: Graph, context: Context) -> npt.NDArray[np.bool_]:
-    """Return whether each nonzero goes to its column, with the least volume for given owners.
+    """Return whether each nonzero goes to its column: the choice of least volume for given owners.
 
     If nonzero (i, j) goes to row i, the owner of i multiplies it, and needs row j of H. If it goes
     to column j, the owner of j multiplies it, and sends a partial sum of row i.

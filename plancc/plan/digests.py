@@ -82,9 +82,9 @@ def digests_of(
 
 
 def points_of(arrays: Arrays) -> dict[str, Int64Array]:
-    """Return offsets that cut the datasets into parts, by value of `FileDataset.cut`.
+    """Return the offsets that cut the datasets into parts (see `cut_points`).
 
-    Only values other than "" that these datasets have. For the offsets see `cut_points`.
+    The keys are the values of `FileDataset.cut` of these datasets, except "".
     """
     cuts = dict.fromkeys(dataset_of(name).cut for name in arrays)  # the same order on all ranks
     return {cut: cut_points(cut, arrays.__getitem__) for cut in cuts if cut}

@@ -119,11 +119,11 @@ class Side:
         )
 
     def keep(self, wanted: BoolArray | Int64Array) -> Side:
-        """Keep only the wanted rows, with unchanged numbers, and drop messages that become empty.
+        """Keep only the wanted rows, with their numbers, and drop messages that become empty.
 
         Parameters:
             wanted: Either a mask bool[volume], or the ascending indices of the wanted entries of
-                `row`.
+                the attribute `row`.
         """
         if not self.num_messages:
             return self

@@ -43,7 +43,7 @@ class Position(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A range of rows of H that one broadcast sends, in one layer of the grid.
+    """A range of rows of H that one broadcast sends to ranks of the same grid layer.
 
     The receiving ranks multiply the same range of columns of A by these rows.
 
@@ -223,9 +223,9 @@ class Grid:
     def pieces(self, part_ptr: Int64Array, layer: int = 0) -> list[Piece]:
         """Return the pieces that the ranks of one layer of the grid broadcast, one after another.
 
-        Algorithms 1 and 3 of Tripathy et al. 2020: a square grid has a piece for each process row,
-        others have lcm(rows, columns). In "1.5d" every part is a piece, and `Piece.column` is the
-        process column that `chunk` returns for the part.
+        Algorithms 1 and 3 of Tripathy et al. 2020. In "1.5d" every part is a piece, and
+        `Piece.column` is the process column that `chunk` returns for the part. Any other scheme
+        has lcm(rows, columns) pieces: on a square grid, one for each process row.
         """
         parts = list(pairwise(part_ptr.tolist()))
         if self.scheme == "1.5d":

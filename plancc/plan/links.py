@@ -63,7 +63,8 @@ def lower_links(
 ) -> tuple[PartLinks, tuple[Int64Array, Int64Array, Int64Array]]:
     """Assign links to the parts that own their sources; `ends` are positions in plan order.
 
-    The second result lists the rows that parts must receive, as `exchange_of_rows` takes them.
+    `kind` and `number` are those of each link, as in `PartLinks`. The second result lists the rows
+    that parts must receive, as `exchange_of_rows` takes them.
     """
     parts = len(part_ptr) - 1
     part, other = interval(ends[0], part_ptr), interval(ends[1], part_ptr)

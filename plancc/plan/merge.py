@@ -97,8 +97,8 @@ def _renumbered(
 ) -> Int64Array:
     """Turn the places of rows in plan order into local indices, int64[places].
 
-    Own rows get their index from `local`; `row0` is the place of the first own row. Foreign rows
-    follow in the order of `others`, their ascending places.
+    Own rows get their index from `local`; `row0` is the place of the first own row. Rows of other
+    ranks, which `foreign` marks, follow; `others` holds the places of all these rows, ascending.
     """
     found = np.empty(len(place), dtype=np.int64)
     found[~foreign] = local[place[~foreign] - row0]

@@ -140,7 +140,8 @@ def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: igno
     """Return the first fault as (key of `MESSAGE_FAULTS`, part, message), or zeros.
 
     `ptr`, `peer`, `row_ptr` and `row` are the arrays of a `Side`. `rows` has the number of rows of
-    every part. `of_part` says whether the part, not its peer, owns the rows of its messages.
+    every part; `first` is the first of the `Side`'s parts. `of_part` says whether the part, not its
+    peer, owns the rows of its messages.
     """
     for i in range(len(ptr) - 1):
         part = first + i
@@ -268,7 +269,7 @@ def claims_of(parts: PartRange, held: RankParts) -> Claims:
 
 @njit(cache=True, nogil=True, plain=True)
 def _unbalanced(numbers, first, last):  # type: ignore[no-untyped-def]
-    """Return the sum of the hashes `mix` of `numbers` minus that of first..last-1, modulo 2^64.
+    """Return, modulo 2^64, the sum of the hashes (`mix`) of `numbers`, less that of first..last-1.
 
     The total over all ranks is 0 if their `numbers` together are the numbers of all their ranges.
     """

@@ -167,7 +167,7 @@ class PartRange(WithColumns):
     Attributes:
         part_ptr (int64[num_parts + 1]): First row in plan order, for *all* parts of the plan.
         global_id, num_interior, row_ptr, column, value, columns: As in `plancc.plan.plan.Plan`.
-        exchanges: Messages of these parts; ``ptr[0]`` of a side belongs to part `first`.
+        exchanges: Messages of these parts; ``ptr[0]`` of a `Side` belongs to part `first`.
         links: Links of these parts; None if the plan has no links.
     """
 

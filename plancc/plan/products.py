@@ -112,7 +112,7 @@ class ReduceScatter(Step):
 
 @dataclass(frozen=True)
 class AllToAll(Step):
-    """Turn own rows, with all columns, into some columns of the rows of all ranks of the group.
+    """Turn own rows, with all columns, into some columns of the rows of all ranks of a group.
 
     Attributes:
         to_rows: Whether the step does the reverse.

@@ -33,9 +33,10 @@ def offsets_of(key, num_groups):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def grouped(key, num_groups):  # type: ignore[no-untyped-def]
-    """Return rows sorted by group `key`, then index; their positions; and offsets of the groups.
+    """Return the rows 0..n-1 sorted by group (``key[i]`` for row i), with positions and offsets.
 
-    Rows and positions are int32[n], offsets int64[num_groups + 1].
+    The result is the sorted rows, int32[n]; the position of row i among them, int32[n]; and the
+    offsets of the groups, int64[num_groups + 1].
     """
     ptr = offsets_of(key, num_groups)
     free = ptr[:-1].copy()

@@ -164,7 +164,7 @@ class Exchanges(dict[str, Exchange]):
     def fold(self) -> Exchange | None:
         """The exchange that sends partial sums to the owners of rows; None in a row plan.
 
-        A part's sent rows, in the order of its messages, are its folded rows.
+        The rows that a part sends, in the order of its messages, are its folded rows.
         """
         return self.get("fold")
 

@@ -74,7 +74,7 @@ RULES = {
 def _check(part: Any, prefix: str = "") -> None:
     """Raise InputError if an attribute of a `Machine`, or of one of its tables, breaks its rule.
 
-    `prefix` is the table's name with a dot, or "". None is allowed if it is the default.
+    `prefix` is the table's name with a dot, or "". An attribute may be None if this is its default.
     """
     for each in fields(part):
         value, rule = getattr(part, each.name), RULES.get(each.name, POSITIVE)

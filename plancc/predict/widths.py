@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DataWidths:
-    """The first and the last width that features and labels need.
+    """The first and the last width of a network, as features and labels require.
 
     Attributes:
         features: Number of columns of the features; None if there are no features.

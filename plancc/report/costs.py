@@ -136,7 +136,7 @@ def read_product(file: PlanFile) -> ProductTraffic | None:
 
 
 def grid_pass_costs(path: str, dims: Sequence[int]) -> list[PassCost]:
-    """Return costs of an epoch on a plan's grid: without passes, then with one more pass each.
+    """Return costs of an epoch on a plan's grid: first without passes, then adding pass by pass.
 
     All-reduces of gradients, and of products in scheme "1.5d", are not counted.
     """

@@ -158,8 +158,8 @@ class EpochTimes:
     def of(cls, basis: Basis, tables: Tables, random: float | None = None) -> EpochTimes:
         """Return the predicted epoch times of a plan; `random`: seconds with a random partition.
 
-        If the machine or the widths do not fit, `why` says so; if the user gave one of them,
-        InputError is raised.
+        If the machine or the widths do not fit the plan, `why` has the reason; but InputError is
+        raised if the user gave one of them.
         """
         sizes = int(tables.rows.sum()), int(tables.nonzeros.sum()), tables.num_ranks
         try:

@@ -50,7 +50,7 @@ class TopologyCost:
         """Return the cost of a plan on a topology.
 
         ``hops[h][p, q]`` is the number of rows that part p sends to part q in hop h of a node-aware
-        exchange; None if ranks run several parts.
+        exchange; None if ranks run several parts. `has_hops`: whether the plan itself has hops.
         """
         ranks, total = topology.ranks(), topology.num_ranks
         random_share = int((ranks * (total - ranks)).sum()) / max(1, total * (total - 1))

@@ -1,7 +1,7 @@
 """Mini-batches: samplers that choose the rows and nonzeros of a training step.
 
 A batch depends only on its seed, index and *stream* (what the batch is for, such as training). So
-any rank can draw any batch, or only the rows that the rank needs, without messages.
+any rank that has the whole graph can draw any batch without messages.
 """
 
 from __future__ import annotations

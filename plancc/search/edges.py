@@ -256,7 +256,7 @@ class EdgeJob(RefiningJob):
     def _end_of(self, effort: str, best: Member) -> None:
         """Improve `best` by moves of single nonzeros, and store the result in ``below[effort]``.
 
-        `effort` is lower than the search's effort. If `below` has its owners already, they stay.
+        `effort` is lower than the search's effort. If ``below[effort]`` exists, nothing is done.
         """
         if effort not in self.below:
             rounds, self.record.effort = EDGE_EFFORTS[effort].rounds, effort

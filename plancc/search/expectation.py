@@ -61,7 +61,7 @@ class Expectation(Protocol):
         """Return the expected number of rows that all parts send for one mini-batch."""
 
     def grow(self, owner: Owner, num_parts: int, best: float) -> bool:
-        """Enlarge the sample of `problem` if it is too small, and return whether it was enlarged.
+        """Enlarge the sample of mini-batches if it is too small; return whether it was enlarged.
 
         A sample is too small if mini-batches outside it send clearly more rows for `owner` than
         mini-batches in it. `best` is the least expected volume so far; it may be that of the

@@ -145,7 +145,8 @@ class HypergraphJob(RowJob):
 def job_with_fixed(known: Mapping[str, Any], fixed: Owner) -> RowJob:
     """Return a search in which fixed vertices keep their parts; `fixed` is -1 for other vertices.
 
-    ``known`` has the fields of `RowJob`, by name. InputError: see `check_fixed` and `fixed_around`.
+    ``known`` has the fields of `RowJob`, by name. For InputError, see `check_fixed` and
+    `fixed_around`.
     """
     check_fixed(fixed, known["limits"])
     around = fixed_around(fixed, known["hypergraph"], known["limits"])

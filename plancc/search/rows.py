@@ -58,7 +58,7 @@ class RowJob(RefiningJob):
 
     Attributes:
         hypergraph: The nets, with the vertex weights that parts should share evenly.
-        starter: Name of the partitioner that gets the problem `base`; "auto" before its first run.
+        starter: Name of the partitioner that partitions `base`; "auto" before its first run.
         kind: Kind of the graph (`plancc.search.starts`); "" before the first start.
         cut_made: Whether `effort._start_from_cut` has run; it only runs for expected volumes.
         decided: Whether that function's owners were so good that no other start is made.
@@ -219,7 +219,7 @@ class RowJob(RefiningJob):
         return kind_of(self.degrees, rows / len(owner))
 
     def _start_by_tightest(self, how: Beginning, seed: int) -> Owner | None:
-        """Make a start that balances only the constraint with the smallest allowed imbalance.
+        """Return a start that balances only the constraint with the smallest allowed imbalance.
 
         Return None if such a start is of no use (see `tightest`), or if V-cycles cannot correct its
         overload.
@@ -260,7 +260,7 @@ class RowJob(RefiningJob):
     def begin(
         self, how: Beginning, seed: int, share: float | None = None, more: int = 0
     ) -> Owner | None:
-        """Make a start: a partition that the search then improves.
+        """Return a start, a partition that the search then improves; None if none was found.
 
         `share`: share of the remaining time that the partitioner may use; None: all. `more`: number
         of later starts that differ only in the seed. The partitioner may compute them together with

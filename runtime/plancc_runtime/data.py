@@ -190,7 +190,8 @@ def _labels(
 ) -> tuple[npt.NDArray[Any], int, int]:
     """Return the rank's labels or targets, or random classes, and two numbers. Collective.
 
-    The numbers count the classes (or columns of targets), and the graph's vertices (0 for targets).
+    The two are the number of classes (or columns of targets), and the number of the graph's
+    vertices (0 for targets).
     """
     data = part.vertex_data
     if data.targets is not None:

@@ -125,10 +125,10 @@ class ClassTarget(Target):
     @staticmethod
     @abstractmethod
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
-        """Return each vertex's score for each ranked class, and whether the vertex is in the class.
+        """Return each vertex's score for each class, and whether the vertex is in the class.
 
-        Both are [m, ranked classes]. If every vertex is in one of two classes, only the second
-        class is ranked.
+        Both arrays are [m, classes]. If every vertex is in one of two classes, they have a column
+        for the second class only.
         """
 
     @classmethod

@@ -23,6 +23,7 @@ class Subject:
 
     Attributes:
         dims: Number of features of a vertex, before the first layer and after each layer.
+        work: The sums over neighbours in one epoch.
         dataset: Data set of the paper, if the paper's figures are for exactly `work`; else None.
     """
 

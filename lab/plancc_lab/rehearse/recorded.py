@@ -169,10 +169,10 @@ class RecordingTransport(LocalTransport):
         filled: Sequence[Buffer] = (),
         groups: tuple[tuple[int, ...], ...] = (),
     ) -> Pending:
-        """Record that a collective begins; if messages are really sent, begin it by `move`.
+        """Record that a collective begins; if messages are really sent, call `move` to begin it.
 
-        The sizes of `buffers` are recorded; `filled` receives the result. Without `groups`, all
-        ranks are one group.
+        The sizes of `buffers` are recorded; the buffers `filled` receive the result. Without
+        `groups`, all ranks are one group.
         """
         groups = groups or (tuple(range(self.size)),)
         own = next(number for number, ranks in enumerate(groups) if self.rank in ranks)

@@ -202,8 +202,8 @@ class Replay:
     def _done(self, mine: _Round, cause: Moment, receive: int | None = None) -> None:
         """Record that a piece of round `mine` has finished; its rank may then stop waiting.
 
-        `cause` led to the end of the piece. `receive` is the number of the receive that the piece
-        belongs to; None for a sent piece.
+        `cause` is the moment that led to the end of the piece. `receive` is the number of the
+        receive that the piece belongs to; None for a sent piece.
         """
         rank, mine.open = mine.rank, mine.open - 1
         if receive is not None:

@@ -495,8 +495,9 @@ def _staying(
 ) -> Any:
     """Return the cost saved if net e leaves part q, and the number of nonzeros that move.
 
-    Part q owns the net's vertex. The saving is -inf if a nonzero may not move. The nonzeros,
-    without the diagonal, go into `pins`. ``bonus[r]`` rises by what a move to part r saves further.
+    Part q owns the net's vertex. The saving is -inf if a nonzero may not move. The indices of the
+    nonzeros, without the diagonal, go into `pins`. ``bonus[r]`` rises by the cost that is saved in
+    addition if they move to part r.
     """
     num, base = 0, 0.0
     for a in range(pattern.net_ptr[e], pattern.net_ptr[e + 1]):

@@ -233,7 +233,7 @@ def _pairs(here: int, there: int, num: Any, mine: Any, theirs: Any, state: Any, 
 def exchange(
     over: Any, roomy: Any, num_roomy: Any, chain: Any, nets: Any, state: Any, rules: Any, rng: Any
 ) -> int:
-    """Exchange vertices to lower the overload of the parts in `over`; return how many exchanges.
+    """Exchange vertices to lower the overload of parts in `over`; return the number of exchanges.
 
     Overload is weight above the limits. No exchange raises the total overload of all parts, and no
     exchange empties a part.
@@ -242,7 +242,7 @@ def exchange(
         over (int64[k]): Parts above their limits.
         roomy (int64[num_constraints + 1, num_parts]): Every row has all parts, sorted by descending
             room, (limit - weight) * unit: in row c the room in constraint c, in the last row the
-            least of any constraint.
+            least room in any constraint.
         num_roomy (int64[num_constraints]): For every constraint, the number of parts with room.
         chain (Chains): The vertices that may move, in every part.
     """

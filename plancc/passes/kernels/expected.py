@@ -39,8 +39,9 @@ def expected(nets: Any, state: Any, reach: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _is_wide(v: int, e: int, nets: Any, state: Any) -> bool:
-    """Whether net e is wide for v: v is not the source of the net, and the net has counts for all
-    parts, several of them above 0.
+    """Whether net e is wide for v: v is not the net's source, and several parts have pins.
+
+    The state must also store a count of pins for every part, even if the count is 0.
     """
     dense = state.slot_ptr[e + 1] - state.slot_ptr[e] == len(state.sums)
     return dense and nets.source[e] != v and state.spread[e] > 1

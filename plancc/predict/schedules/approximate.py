@@ -28,7 +28,7 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Approximation:
-    """The way in which an epoch approximates an exact epoch; InputError for a wrong value.
+    """The way in which an epoch approximates an exact epoch; a wrong value raises InputError.
 
     Attributes:
         boundary_sampling: Probability, 0 to 1, with which a row plan keeps each halo row.

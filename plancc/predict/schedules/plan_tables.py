@@ -52,13 +52,13 @@ def read_tables(
     task: LinkTask | None = None,
     split: tuple[Sequence[float], int] | None = None,
 ) -> Tables:
-    """Return the tables of a plan file; values and features are never read.
+    """Return the tables of a plan file.
 
-    The whole plan is read for merged parts, `live_layers` or `task`.
+    The whole plan is read if ranks run several parts, or for `live_layers` or `task`.
 
     Parameters:
         num_ranks: Ranks that run the parts of a row plan; None: one part per rank.
-        blocks: Whether to count `Tables.blocks`, from all column numbers.
+        blocks: Whether to count `Tables.blocks`, for which all column numbers are read.
         copies: Whether to count `Tables.halo_nonzeros` or `Tables.leaves`, for approximations.
         live_layers: Number of layers for which `Tables.live` of a row plan is counted; 0: none.
         target, split: See `training_vertices`.

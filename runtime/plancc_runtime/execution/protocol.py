@@ -35,7 +35,7 @@ class EpochResult:
     Attributes:
         loss: Mean loss over all targets.
         rate: Learning rate.
-        scores: Scores of the outputs of training; None if they were not evaluated.
+        scores: Scores of the outputs that training computed; None if these were not evaluated.
         steps: Results of the mini-batches; empty for a full batch.
     """
 

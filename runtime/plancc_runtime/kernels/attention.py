@@ -136,6 +136,8 @@ def attention(
 ) -> tuple[Tensor, Attended]:
     """Compute LeakyReLU, softmax, weighted sum, bias and mean of heads in one loop over the rows.
 
+    The matrix is m x n; there are h heads of d columns.
+
     Parameters:
         prepared: Scores of columns and of rows, with exponentials: the result of `factors`.
         x (Tensor[n, h d]): For every column, the row that is summed; contiguous.

@@ -86,7 +86,7 @@ class Pattern:
     ) -> Pattern:
         """Return the pattern of CSR arrays; unsorted and repeated columns are allowed.
 
-        InputError if a column is outside of the matrix, since kernels do not check columns again.
+        Raise InputError for a column outside of the matrix; kernels do not check columns again.
         `native` says whether numba kernels run; None: they run on CPUs only.
         """
         if len(column) and not 0 <= column.min() <= column.max() < num_columns:

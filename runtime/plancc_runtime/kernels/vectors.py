@@ -12,7 +12,7 @@ _I32, _BYTE = ir.IntType(32), ir.IntType(8).as_pointer()
 
 @cache
 def tiles(width: int, item: int, most: int = 256) -> np.ndarray:
-    """Return the tiles that cover `width` columns of `item` bytes: int64[tiles, 3].
+    """Return the tiles that cover `width` columns of `item` bytes each: int64[tiles, 3].
 
     A tile has two halves of equal size, which may overlap in the last tile. Its entries: bytes of a
     half (a power of two), first column, and columns from the start of the first half to that of

@@ -75,7 +75,8 @@ class Block(WithColumns):
         expand: Exchange that sends input rows to the peers and receives halo rows.
         self_loops: Whether normalising added the diagonal nonzeros, which then are no edges.
         halo (int32[num_halo] or None): Vertex of every halo row; None if no random draw needs it.
-        numbering: Serial numbers for random draws; None if the boundary is not sampled.
+        numbering: Serial numbers of rows and nonzeros, which determine random draws; None if the
+            boundary is not sampled.
         edges (int64[num_local_rows] or None): Number of edges of every row, including edges that
             `boundary.draw` left out or other ranks have; None if the block has all edges.
         closed_edges (int64[num_local_rows] or None): The same number, plus 1 if the row has no edge
@@ -162,7 +163,7 @@ class Block(WithColumns):
         diagonal.
 
         In a block from `boundary.draw`, means divide by the edges before the draw, and edges are
-        multiplied by `scale`, which keeps the expected values.
+        multiplied by the block's `scale`, which keeps the expected values.
         """
         if name == "plan":
             return self

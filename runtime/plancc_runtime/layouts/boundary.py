@@ -136,10 +136,10 @@ class Sample:
         )
 
     def kept_halo_part(self, part: csr_matrix) -> csr_matrix:
-        """Return the kept nonzeros in halo columns, scaled (by ``scale[1]``) and transposed.
+        """Return the kept nonzeros in halo columns, times ``scale[1]``, as a transposed matrix.
 
-        csr_matrix[kept halo rows, local rows]; `part` is `matrices.halo_part` of the block before
-        sampling. `keeps_own` must be true.
+        The result is csr_matrix[kept halo rows, local rows]; `part` is `matrices.halo_part` of the
+        block before sampling. The sample's `keeps_own` must be true.
         """
         rate, key, uses = self._nonzeros
         scale = self.scale[1]

@@ -240,7 +240,7 @@ class CloneGraph(LocalGraph):
     def multiplied(self, x: Tensor, coefficients: str, back: bool = False) -> Tensor:
         """Return z = P x + s x or, if `back`, P^T x + s x, without autograd.
 
-        P are the nonzeros of this rank, s is the factor of each clone's own row (see the module).
+        P has the nonzeros of this rank; s is the factor of each clone's own row (see the module).
         If the constructor got `sums`, the forward product is collective: it sends partial sums, and
         uses those that it received in earlier epochs.
         """
@@ -423,8 +423,9 @@ class DelayedSums:
     def exchange(self, partial: Tensor) -> None:
         """Receive rows for the vertices of this epoch's bin, and send partial sums of their leaves.
 
-        Collective. A leaf is this rank's copy of another rank's vertex. `partial` has the partial
-        sums of all leaves: Tensor[leaves, width].
+        Collective. Vertices are divided into bins, and every epoch exchanges the rows of one bin.
+        A leaf is this rank's copy of another rank's vertex. `partial` has the partial sums of all
+        leaves: Tensor[leaves, width].
         """
         delay, number = self._delay, self._delay.epoch % self._delay.epochs
         if not self._turns:

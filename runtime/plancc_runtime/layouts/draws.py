@@ -107,8 +107,8 @@ class Draws(ABC, Generic[S]):
     def share(self, number: int, which: RowsOfBlocks = "all") -> Rounds[LocalBatch]:
         """Draw this rank's share of mini-batch `number` in rounds of messages.
 
-        `which` says which rows the blocks have. A draw must end before the next draw starts.
-        Collective, except if `self.alone` is true.
+        `which`: see `RowsOfBlocks`. A draw must end before the next draw starts. Collective, except
+        if `self.alone` is true.
         """
 
 

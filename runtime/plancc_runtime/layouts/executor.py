@@ -3,10 +3,11 @@
 These rules fix the order of messages and local products; a program that needs another order raises
 InputError:
 
-- A gather's messages start first. The first product that reads the gathered rows reads them piece
-  by piece, in the order of the peers; a transposed product waits for all rows.
-- A scatter sends rows piece by piece, as the last product computes them. Received rows are added at
-  the end.
+- A gather, which sends rows to the ranks that read them, starts first. The first product that reads
+  gathered rows reads them piece by piece, in the order of the peers; a transposed product waits for
+  all rows.
+- A scatter sends partial sums to the rows' owners, piece by piece, as the last product computes
+  them. Received sums are added at the end.
 - All other products are computed while the messages are in flight.
 - A broadcast matrix, or a matrix summed at the owners, may move piece by piece: one piece is in use
   while the next is in flight.

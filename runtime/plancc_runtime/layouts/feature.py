@@ -170,8 +170,8 @@ class FeatureGraph(LayerGraph):
     def moved(self, step: LayerStep) -> Mapping[str, Sequence[Transfer]]:
         """Return the transfers of a step, as in `LayerGraph`.
 
-        If c ranks share n rows equally, their group sends 2 n width (c - 1) / c words (Wan et al.
-        2025, Proposition 3.4), besides halo rows between groups.
+        A group of c ranks that share n rows equally sends 2 n width (c - 1) / c words (Wan et al.
+        2025, Proposition 3.4), besides halo rows to other groups.
         """
         assert isinstance(step, Aggregate)
         batches, ranks = self._batches, np.array([self._slicing.members.ranks])
@@ -241,8 +241,8 @@ class FeatureGraph(LayerGraph):
     def multiply(self, stage: int, x: Tensor, coefficients: str, back: bool) -> Tensor:
         """Return batch `stage` of the rows of A x or, if `back`, A^T x: Tensor[batch, columns].
 
-        x has this rank's columns of all rows of the part. Collective among the ranks that have the
-        same position in their groups.
+        x has this rank's columns of all rows of the part. Ranks that share a part form a group;
+        the method is collective among the ranks with the same position in their groups.
         """
         if self._batches.stages == 1:
             return self._slices.multiplied(x, coefficients, back)

@@ -166,7 +166,7 @@ class LayerGraph(ABC):
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
         """Return all `width` columns of x: Tensor[rows, width]. Collective.
 
-        If `copies` is c > 1, c ranks get the same rows, and compute the same results.
+        If the attribute `copies` is c > 1, c ranks get the same rows, and compute the same results.
         """
         return x
 

@@ -117,9 +117,9 @@ def _live_block(
 
 
 def _uses_left(block: Block, uses: Nonzeros, outputs: Int64Array, live: Any) -> Nonzeros:
-    """Return only the nonzeros in `uses` that are in an output row and read a live halo row.
+    """Return only the nonzeros in `uses` that are in a live output row and read a live halo row.
 
-    `live`, bool[halo rows], says which halo rows the live outputs need.
+    `outputs` holds the live output rows; `live`, bool[halo rows], says which halo rows they need.
     """
     left = np.zeros(block.num_local_rows, np.bool_)
     left[outputs] = True

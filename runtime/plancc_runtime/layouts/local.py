@@ -231,7 +231,7 @@ class LocalGraph(ProgramGraph):
     def pattern(self, nonzeros: str) -> Pattern:
         """Return the pattern of the nonzeros that a name in `layouts.block.NONZEROS` selects.
 
-        InputError in an edge plan, in which a rank may have only some nonzeros of a row.
+        Raise InputError in an edge plan, in which a rank may have only some nonzeros of a row.
         """
         if self.folds:
             raise InputError(

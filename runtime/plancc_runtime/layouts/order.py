@@ -73,7 +73,7 @@ def _handed_over(
 ) -> VertexData:
     """Return the vertex data of this rank's new rows. Collective.
 
-    The data are sent by the ranks of its group, which share a part.
+    The ranks of this rank's group (the `members`), which share a part, send the data.
 
     Parameters:
         data: Vertex data of this rank's old rows.

@@ -139,9 +139,10 @@ class TypedBlock:
         return used[self.block.num_inputs :]
 
     def inputs_of(self, name: str, received: BoolArray, transport: Transport) -> Block:
-        """Return a block of own rows of the type `name` and halo rows `received`, without nonzeros.
+        """Return a block of own rows of the type `name` and some halo rows, without nonzeros.
 
-        Collective. Messages of the block go directly to the rank that reads the rows.
+        Collective. `received`, bool[num_halo], says which halo rows the block has. Messages of the
+        block go directly to the rank that reads the rows.
         """
         block, own = self.block, self._own_columns(name)
         column = places(np.append(own, received))

@@ -30,8 +30,8 @@ class StackGraph(LocalGraph):
     sorted by type.
 
     Attributes:
-        inputs_of, outputs_of (dict of str to slice): Own rows by type in a layer's input, and
-            output.
+        inputs_of, outputs_of (dict of str to slice): Range of each type's own rows in a layer's
+            input, and in its output.
         stack_of (dict of Relation to slice): Range of every relation's rows in a product.
     """
 

@@ -35,7 +35,7 @@ class Halves(NamedTuple):
     `before` and `after` handle every row independently, so they can be called for some rows only.
 
     Attributes:
-        before (callable): Maps input rows to a tuple of rows: to send, or needed later.
+        before (callable): Maps input rows to a tuple of tensors: rows to send, or needed later.
         across (callable): Maps all results of `before` to all arguments of `after`. Collective.
         after (callable): Maps some rows of these arguments to the same rows of the output.
     """

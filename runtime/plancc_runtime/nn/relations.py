@@ -221,8 +221,9 @@ class RelationConv(Conv):
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
         """Return what outputs are computed from: rows by relation, and own rows. Collective.
 
-        The list has, for every relation, the first step's result, cut to the source type's width.
-        The dict has the own rows by type; it may be empty if the layer does not read x itself.
+        The list has, for every relation, rows of `fixed` or, if it is None, of the result of the
+        layer's first step (`_moved`), cut to the width of the source type. The dict has the own
+        rows by type; it may be empty if the layer does not read x itself.
         """
         widths, relations = self.types.widths, self.types.relations
         if isinstance(self._moving, Aggregate):

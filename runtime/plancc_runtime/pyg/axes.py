@@ -119,8 +119,9 @@ def _on_shapes(call: Call, first: Spread, more: Iterable[int]) -> tuple[Any, Ten
 
 
 def _place(x: Tensor, given: Tensor, first: Spread) -> RowAxis:
-    """Return the row axis of x, the result of a trial run in which `given` replaced `first`.
+    """Return the row axis of x, a result of a function that was called on trial.
 
+    In this call, the tensor `given`, with `MANY` rows, took the place of the argument `first`.
     Raise ValueError if the entries of a row are not next to each other on this axis.
     """
     [place] = [

@@ -203,8 +203,8 @@ class _Output(NamedTuple):
 
     Attributes:
         layer: Name of the layer; "" for the network itself.
-        of: What the tensor has an entry for: rows of a vertex type, or edges of a relation; None if
-            all ranks have the same tensor.
+        of: The rows of a vertex type, or the edges of a relation, for which the tensor has entries;
+            None if all ranks have the same tensor.
         axis: Index of the axis of these rows or edges.
     """
 
@@ -218,7 +218,7 @@ class _Side(NamedTuple):
     """Data of one of the two compared runs: on all ranks together, or on this rank alone.
 
     Attributes:
-        entries: Rows and edges of the subgraph, by kind.
+        entries: Rows of the subgraph by vertex type, and its edges by relation.
         graph: The subgraph; None for the run on this rank alone.
     """
 

@@ -387,7 +387,7 @@ class Distributed(nn.Module):
         return [*_around(layer, enter), layer.kqv_lin.register_forward_hook(bring)]
 
     def _with_colours(self, layer: Any, rules: TorchRules) -> list[Any]:
-        """Return hooks of WLConv, so that its colours do not depend on the number of ranks.
+        """Return hooks that make WLConv's colours independent of the number of ranks.
 
         New hashes get their colours in the order of the vertices of the whole graph.
         """

@@ -237,10 +237,11 @@ def extreme(
     base: Tensor | None = None,
     own: bool = False,
 ) -> Tensor:
-    """Return the largest (if `name` contains "max") or least entry of every bin.
+    """Return the largest (if `name` contains "max") or least entry of x in every bin.
 
-    Equal extremes share the gradient equally. As in torch, a start value that equals them has a
-    share too, even if `own` is false.
+    The bins divide the entries of x on all ranks, for example by the targets of edges. Equal
+    extremes share the gradient equally. As in torch, a start value that equals them has a share
+    too, even if `own` is false.
 
     Parameters:
         pick: Maps bool[entries], the equal extremes, to those entries that get the gradient.

@@ -49,8 +49,8 @@ class TypeEdges:
     """This rank's edges of one relation.
 
     Attributes:
-        index (int64[2, edges]): Sources and targets of the edges.
-        sources, targets: Rows to which the sources refer, and rows to which the targets refer.
+        index (int64[2, edges]): Numbers of the sources and of the targets of the edges.
+        sources, targets: Rows to which the numbers of sources refer, and those of targets.
     """
 
     index: Tensor

@@ -46,7 +46,7 @@ class LinkBatch(Seeds):
         """Return the block without the nonzeros that the attribute `apart` lists.
 
         Parameters:
-            block: Nonzeros that one owner's rows keep.
+            block: Nonzeros of one owner's matrix, given by their positions in it.
             column: Local column of every nonzero of the owner's matrix.
             vertices: Vertex of every local column.
         """
