@@ -270,7 +270,7 @@ class BatchSource:
     def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> NetSample:
         """Return the merged nets of the mini-batches 0..num_batches - 1.
 
-        `stream` says what the batches are for. If the nets have too many pins before, the sample
+        `stream` says what the batches are for. If the nets would have too many pins, the sample
         has fewer mini-batches (`GrowingSample.grown`).
         """
         return GrowingSample(self, seed, stream).grown(num_batches)

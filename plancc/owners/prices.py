@@ -110,7 +110,7 @@ class PricedForms:
         """Return the candidates that are predicted too slow for a search: name -> reason.
 
         Only the `MOST` candidates with the lowest prices (predicted times of an epoch) are
-        searched. A candidate with a reason in `unfits` does not count.
+        searched. Candidates with a reason in `unfits` are not searched either, and not returned.
         """
         searched = [form for form in forms if form.searched and not unfits.get(form.name)]
         if len(searched) <= MOST:

@@ -122,11 +122,11 @@ def content_sha256(header: Header, arrays: Arrays) -> str:
 def root_of(
     attributes: Mapping[str, Any], digests: Mapping[str, Digests], arrays: Mapping[str, Any]
 ) -> str:
-    """Return the content hash of a plan, from header attributes and the leaves of each dataset.
+    """Return the content hash of a plan, from header attributes and the datasets' leaves.
 
     The hash is SHA-256 of a text: lines ``name=value`` of attributes, then ``name dtype shape
     digest`` of datasets, both sorted by name. ``digest`` is the BLAKE3 digest of a dataset's
-    leaves. `arrays` give only dtypes and shapes.
+    leaves (the digests of the parts' entries). `arrays` give only dtypes and shapes.
     """
     lines = sorted(
         f"{name}={int(v) if isinstance(v, bool | np.bool_) else v}"

@@ -165,8 +165,8 @@ def live_in_batch(
 ) -> LiveBatch:
     """Return the rows, nonzeros and messages of a step of a row plan on a mini-batch.
 
-    If `idle`, layers also compute rows that no later layer reads. `bits` counts words by which
-    ranks tell owners the needed rows; None if every rank draws the whole batch.
+    If `idle`, layers also compute rows that no later layer reads. `bits` counts the words by which
+    ranks tell owners which rows they need; None: every rank draws the whole batch, and tells none.
     """
     n, rows, nonzeros = len(owner), *np.zeros((2, num_parts), np.int64)
     layers: list[Tables] = []

@@ -151,9 +151,9 @@ def _charged(state: Any, prices: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any) -> float:
-    """Return the fee of a row that a message gains (`more` 0) or loses (`more` -1).
+    """Return the fee (`Prices.fees`) of a row that a message gains (`more` 0) or loses (-1).
 
-    The fee, which the first rows of a message cost, is in `Prices.fees`. Part q owns the net's
+    If the row is the message's only row, the price of a message is added. Part q owns the net's
     vertex. The message goes from q to m in the expand (`step` 1), from m to q in the fold (0).
     """
     sender, receiver = (q, m) if step == 1 else (m, q)

@@ -243,9 +243,9 @@ class BatchMask:
         return self._part.halo
 
     def _places(self, vertices: Int32Array | None) -> Int64Array:
-        """Return the positions in `_vertices` at which `vertices` are, ascending: int64[m].
+        """Return the ascending positions of `vertices` in the list `_vertices`: int64[m].
 
-        Vertices that are not in `_vertices` are left out; None stands for all that are.
+        Vertices that are not in this list are left out. None stands for all vertices in the list.
         """
         if vertices is None:
             return np.arange(len(self._vertices))
