@@ -258,8 +258,9 @@ def move_rows(
 ) -> Any:  # fmt: skip
     """Move rows, in the given order, to the parts that they chose; return whether any row moved.
 
-    Row ``vertices[i]`` chose part ``part[i]``, which saves ``saved[i]`` rows. A row moves only if
-    the move still has a gain, or evens loads without a loss. No part loses its last row.
+    Row ``vertices[i]`` chose part ``part[i]``; if the row moves there, ``saved[i]`` fewer rows are
+    sent. A row moves only if the move, after those before it, still has a gain, or makes loads more
+    even without a loss. No part loses its last row.
     """
     moved = False
     for i in order:

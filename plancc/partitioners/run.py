@@ -165,7 +165,7 @@ def improve(
 ) -> npt.NDArray[np.int32]:
     """Run a native library that improves a partition; the result may be worse, or unbalanced.
 
-    BackendUnavailable is raised if `improver` finds no such library.
+    BackendUnavailable is raised if no such library is installed.
     """
     adapter = improver(problem)
     if adapter is None:
