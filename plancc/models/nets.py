@@ -147,7 +147,7 @@ class NetUnion:
 
     Equal nets become one net, whose cost is the number of these nets. `indptr` and `indices` are
     the whole matrix. `vertices_seen` is the number of its vertices that are in a block, and
-    `nonzeros_seen` the share of its nonzeros off the diagonal.
+    `nonzeros_seen` is the share of its nonzeros off the diagonal that are in a block.
 
     Attributes:
         num_nets (int): Number of nets before merging, including nets of one pin.

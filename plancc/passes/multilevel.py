@@ -132,8 +132,8 @@ class Sweeps:
         """Return the base price of weight above the target, float64[num_parts, num_constraints].
 
         Each sweep multiplies the price by a factor. The price is high for parts of little capacity,
-        and proportional to 1 / share**2. `share` is the share of all weight that boundary vertices,
-        which alone can move, have; None: it is computed.
+        and proportional to 1 / share**2. `share` is the share of all weight that is in
+        boundary vertices, since only these can move. If it is None, it is computed.
         """
         if share is None:
             share = self._share_of_weight(boundary(nets, state), nets)

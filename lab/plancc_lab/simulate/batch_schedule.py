@@ -166,7 +166,8 @@ def live_in_batch(
     """Return the rows, nonzeros and messages of a step of a row plan on a mini-batch.
 
     If `idle`, layers also compute rows that no later layer reads. `bits` counts the words by which
-    ranks tell owners which rows they need; None: every rank draws the whole batch, and tells none.
+    ranks tell owners which rows they need. It is None if every rank draws the whole batch, since no
+    rank then tells anything.
     """
     n, rows, nonzeros = len(owner), *np.zeros((2, num_parts), np.int64)
     layers: list[Tables] = []

@@ -211,7 +211,7 @@ def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Re
 def halo_pieces(
     messages: range, at: slice, transposed: csr_matrix, resources: Resources
 ) -> tuple[BlockPiece, BlockPiece]:
-    """Return a piece of the block's matrix, its halo columns `at`, and the piece's transpose.
+    """Return the piece of a block's matrix with the halo columns `at`, and the transposed piece.
 
     `messages` bring the halo rows of these columns. The first piece stores only the rows that have
     nonzeros. `transposed` is csr_matrix[halo rows of the piece, local rows].

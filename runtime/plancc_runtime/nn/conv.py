@@ -272,9 +272,9 @@ class LinearAggregation:
     def projects_first(self, first: bool) -> bool:
         """Whether `nn.recompute` should multiply rows by W before the rows are sent.
 
-        With order "auto" and d_out = d_in, it should not in the first layer. The input of this
-        layer needs no gradient, but rows multiplied by W would need an exchange in the backward
-        pass.
+        With order "auto" and d_out = d_in, the result is False for the first layer. The input of
+        this layer needs no gradient, but rows multiplied by W would need an exchange in the
+        backward pass.
         """
         return self._order == "project-first" or (self._may_project and not first)
 
