@@ -315,7 +315,7 @@ def _edge_owners(
 def _ends_of_links(plan: Plan, old: Int64Array) -> Int32Array | None:
     """Return the links' ends in the changed graph, int32[2, links]; None without links.
 
-    `old` has the plan's vertex of every vertex of the changed graph (`_before`).
+    `old` has, for every vertex of the changed graph, its number in the plan's graph (`_before`).
     """
     if plan.links is None:
         return None

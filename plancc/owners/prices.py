@@ -138,9 +138,10 @@ class PricedForms:
         return self.seconds[form.label]
 
     def _owners(self, form: Form) -> Owners:
-        """Return owners to predict the epoch time of a form, which is a model with fixed options.
+        """Return the owners for which the epoch time of a form is predicted.
 
-        They come from the model, or from one run of a partitioner.
+        A form is a model with fixed options. The owners come from the model, or from one run of a
+        partitioner.
         """
         matrix, assigner, balance = self.matrix, form.assigner, self.balance_of(form)
         model = make_model(assigner.model, assigner.options)
