@@ -221,8 +221,9 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.E
 class FolderLock:
     """A locked file ``.lock`` in a folder, which keeps a second process from writing there.
 
-    The lock ends with the process; if another holder exists, BlockingIOError names it. If the file
-    system has no locks, the file names the process and machine that use the folder.
+    The lock ends with the process. If another process holds the lock, BlockingIOError names that
+    process. If the file system has no locks, the file names the process and machine that use the
+    folder.
 
     Attributes:
         holds: Whether the lock is held; False if the file system has no locks.

@@ -238,7 +238,7 @@ class RowJob(RefiningJob):
         return owner
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Return ways to find first owners of this kind of graph, best first.
+        """Return ways to find first owners for a graph of this kind, the best way first.
 
         The list is empty if the model sets the first owners.
         """

@@ -251,7 +251,8 @@ def _drawn(keys: Any, rate: float) -> Any:
 def _any_kept(keys: Any, ptr: Any, number: Any, rate: float) -> Any:
     """Draw whether at least one nonzero in each halo row's column is kept: bool[rows].
 
-    `ptr` and `number` are as in `block.Nonzeros`; `rate` is the probability of keeping a nonzero.
+    `keys` has a random key for each row. `ptr` and `number` are as in `block.Nonzeros`. `rate` is
+    the probability of keeping a nonzero.
     """
     kept = np.zeros(len(keys), dtype=np.bool_)
     for r in range(len(keys)):
