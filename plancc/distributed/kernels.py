@@ -37,7 +37,9 @@ def wanted_labels(
     rows: Any, base: int, links: ClusterLinks, weight: Any, load: Any, heaviest: Any, label: Any,
     score: Any,
 ) -> Any:  # fmt: skip
-    """Return, for each vertex, the cluster with room to which it has most links; -1: its own.
+    """Return, for each vertex, the cluster with room to which it has most links.
+
+    The result is -1 for a vertex that stays in its own cluster.
 
     Parameters:
         rows (int64[k]): The vertices; row r of `links` is vertex `base` + r.
