@@ -50,7 +50,8 @@ class Prices(NamedTuple):
         cap (float64[num_parts]): Number of nonzeros above which no move may fill a part.
         scale (float64[num_parts]): Mean capacity of the parts, divided by the part's capacity;
             multiplies nonzeros and loads before parts are compared.
-        row, message, nonzero, own_row: Factors of the load of a side, in the formula.
+        row, message, nonzero, own_row: Factors in the formula for the load of a side, which is what
+            one part sends, or what it receives.
         ceiling, pressure: Load of a side above which it has a cost, and the price of the excess.
         fees (float64[m], m at least 1): Fee of row k of a message; never rises with k. The last
             applies to all further rows. Fees and prices of messages need ``EdgeState.pair``.
