@@ -48,8 +48,8 @@ class EdgeChanges:
     def of(cls, given: Any, name: str) -> EdgeChanges:
         """Make a list of edges from a path, or from an array with rows ``u v`` or ``u v weight``.
 
-        u and v are ids of the source. In a file of another format than edge lists, such as
-        MatrixMarket, they are the ids that this file has by the rules of its format.
+        u and v are ids of the source. If the path is a file of a format other than edge lists, such
+        as MatrixMarket, they are the ids that this format gives the vertices.
         """
         if isinstance(given, str | os.PathLike):
             where = os.fspath(given)
