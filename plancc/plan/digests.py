@@ -93,7 +93,8 @@ def points_of(arrays: Arrays) -> dict[str, Int64Array]:
 def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Digests]:
     """Return the leaves (digests of each part's entries) of each dataset, by dataset name.
 
-    `points` has the offsets that cut datasets into parts, by kind of cut (`cut_points`).
+    `points` has, for each way to cut datasets into parts (`FileDataset.cut`), the offsets of the
+    parts (see `cut_points`).
     """
 
     def leaves(name: str) -> Digests:
