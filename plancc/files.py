@@ -221,8 +221,9 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.E
 class FolderLock:
     """A locked file ``.lock`` in a folder, which keeps a second process from writing there.
 
-    The lock ends with the process; if another holder exists, BlockingIOError names it. If the file
-    system has no locks, the file names the process and machine that use the folder.
+    The lock ends with the process. If another process holds the lock, BlockingIOError names that
+    process. If the file system has no locks, the file names the process and machine that use the
+    folder.
 
     Attributes:
         holds: Whether the lock is held; False if the file system has no locks.
@@ -327,10 +328,11 @@ def atomic_write(path: StrPath, former: Sequence[StrPath] = ()) -> Iterator[Path
 
 @contextlib.contextmanager
 def _temporary(shown: str, target: str, is_folder: bool) -> Iterator[str]:
-    """Yield a new name in the folder of `target`, for a file or folder that the context renames.
+    """Yield a temporary name in the folder of `target`, under which a file or folder is made.
 
-    If the context raises an exception, the file or folder is removed. Errors of the disk or of
-    permissions become an OutputError that names `shown`.
+    The context makes it, and renames it to `target`. If the context raises an exception, the file
+    or folder is removed. Errors of the disk or of permissions become an OutputError that names
+    `shown`.
     """
     remove_leftovers(target, is_folder=is_folder)
     temporary = temporary_name(target, is_folder)

@@ -172,7 +172,8 @@ def _changed(
 ) -> tuple[Graph, VertexData | None]:
     """Return the changed graph, and its vertex data, which are None if `data` is None.
 
-    The changed graph is `graph` or, if that is None, the plan's with `lists` added and removed.
+    The changed graph is `graph` or, if that is None, the plan's graph with the edges ``lists[0]``
+    added and the edges ``lists[1]`` removed.
     """
     if (graph is None) == all(each is None for each in lists):
         raise InputError("give either the changed graph (`graph`) or its changes (`add`, `remove`)")
@@ -287,8 +288,8 @@ def _edge_owners(
     """Return owners of the rows and nonzeros of an edge plan's changed matrix.
 
     New nonzeros start with their rows' owners. Old rows and nonzeros may change owners only in the
-    rows with the most new nonzeros: in so many rows that they are at most the share `max_moves` of
-    the old rows, and have at most this share of the nonzeros.
+    rows with the most new nonzeros. These are at most the share `max_moves` (0 to 1) of the old
+    rows, and have at most this share of the nonzeros.
     """
     plan, matrix = revision.plan, revision.matrix
     given, known = graph_of(plan), owners_of(plan)
@@ -315,7 +316,7 @@ def _edge_owners(
 def _ends_of_links(plan: Plan, old: Int64Array) -> Int32Array | None:
     """Return the links' ends in the changed graph, int32[2, links]; None without links.
 
-    `old` has the plan's vertex of every vertex of the changed graph (`_before`).
+    `old` has, for every vertex of the changed graph, its number in the plan's graph (`_before`).
     """
     if plan.links is None:
         return None

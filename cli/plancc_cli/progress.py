@@ -78,7 +78,8 @@ def verbosity_level() -> int:
 class Progress:
     """The present stage of a command, its seconds, and the best result of its search so far.
 
-    `say` prints a line for every finished stage and every step of a search; None prints no lines.
+    `say` prints a line for every finished stage and every step of a search. If it is None, no line
+    is printed.
     """
 
     def __init__(self, say: Callable[[str], None] | None, budget: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Cost of mini-batches under given owners of rows, one by one or as an expected value.
+"""Cost of mini-batches for given owners of rows: of each mini-batch, or its expected value.
 
 A part that does not own row j receives it once in each block that keeps a nonzero ``A[i, j]`` of
 one of the part's rows i.

@@ -35,7 +35,7 @@ class ClusterLevel:
     """A graph whose links (to neighbours) are divided among ranks, as one rank sees it.
 
     Attributes:
-        links: Links of this rank's vertices, which are consecutive from `first`.
+        links: Links of this rank's vertices, which have consecutive numbers from `first` on.
         weight (int64[n, c]): Weights of all vertices of the graph.
         total: Number of links of the whole graph.
     """

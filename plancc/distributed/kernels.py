@@ -38,7 +38,9 @@ def wanted_labels(
     rows: Any, base: int, links: ClusterLinks, weight: Any, load: Any, heaviest: Any, label: Any,
     score: Any,
 ) -> Any:  # fmt: skip
-    """Return, for each vertex, the cluster with room to which it has most links; -1: its own.
+    """Return, for each vertex, the cluster with room to which it has most links.
+
+    The result is -1 for a vertex that stays in its own cluster.
 
     Parameters:
         rows (int64[k]): The vertices; row r of `links` is vertex `base` + r.
@@ -259,8 +261,9 @@ def move_rows(
 ) -> Any:  # fmt: skip
     """Move rows, in the given order, to the parts that they chose; return whether any row moved.
 
-    Row ``vertices[i]`` chose part ``part[i]``, which saves ``saved[i]`` rows. A row moves only if
-    the move still has a gain, or evens loads without a loss. No part loses its last row.
+    Row ``vertices[i]`` chose part ``part[i]``; if the row moves there, ``saved[i]`` fewer rows are
+    sent. A row moves only if the move, after those before it, still has a gain, or makes loads more
+    even without a loss. No part loses its last row.
     """
     moved = False
     for i in order:

@@ -57,8 +57,8 @@ def _merged(sizes: Int64Array, pins: Int32Array, cost: Int64Array) -> Any:
 def corridor(ranks: Ranks, share: Share, owner: Int32Array) -> Int32Array | None:
     """Return labels, int32[n]: each vertex near a boundary has a label of its own. Collective.
 
-    The other vertices of a part share one label. None if even the boundary rows have too many
-    nonzeros.
+    The other vertices of a part share one label. The result is None if the boundary rows alone have
+    more than ``ON_RANKS.corridor`` nonzeros.
     """
     near = np.zeros(len(owner), dtype=np.bool_)
     new = mark_boundary(share.first, share.indptr, share.indices, owner).view(np.bool_)

@@ -191,7 +191,8 @@ def joined(counts: list[Int32Array], ends: Int32Array, cost: npt.NDArray[Any], c
 
     Parameters:
         counts (list of int32[rows]): For each rank, its number of entries for each row.
-        ends (int32[entries]): Columns, row by row: first of rank 0, then of rank 1, and so on.
+        ends (int32[entries]): Columns of all entries, row by row; rank 0's entries come first, then
+            rank 1's, and so on.
         cost ([entries]): Values of the entries.
     """
     from scipy.sparse import coo_array

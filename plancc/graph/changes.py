@@ -48,8 +48,8 @@ class EdgeChanges:
     def of(cls, given: Any, name: str) -> EdgeChanges:
         """Make a list of edges from a path, or from an array with rows ``u v`` or ``u v weight``.
 
-        u and v are ids of the source. In a file of another format than edge lists, such as
-        MatrixMarket, they are the ids that this file has by the rules of its format.
+        u and v are ids of the source. If the path is a file of a format other than edge lists, such
+        as MatrixMarket, they are the ids that this format gives the vertices.
         """
         if isinstance(given, str | os.PathLike):
             where = os.fspath(given)
@@ -222,11 +222,11 @@ def _check_weights(values: Values, added: EdgeChanges) -> None:
 def _places(
     key: Ids, edges: EdgeChanges, ids: tuple[Ids, Ids], directed: bool, there: bool
 ) -> tuple[Ids, tuple[Ids, Ids]]:
-    """Return where the edges' distinct keys are in `key`, these keys, and for each key an edge.
+    """Return the positions in `key` of the edges' distinct keys, these keys, and an edge of each.
 
-    Each array is int64[m]; an edge is given by its index. An edge's key is its row times the number
-    of columns, plus its column; keys ascend. `there` says whether the edges must be in the graph;
-    otherwise they must not, and the first array says where to insert the keys.
+    Each array is int64[m]; an edge is an index in `edges`. The key of an edge is row * (number of
+    columns) + column. `key` has the keys of the graph's edges, ascending. If `there`, `edges` must
+    be in the graph. Otherwise they must not, and the positions are where to insert their keys.
     """
     ends: list[Any] = []
     for own, of_edge in zip(ids, (edges.u, edges.v), strict=True):

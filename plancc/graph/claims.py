@@ -157,9 +157,9 @@ def warn_of_counts(
 ) -> None:
     """Warn if the numbers of vertices or edges that a file claims differ from the numbers read.
 
-    A claimed number of edges may count every edge once or in both directions. `edges` counts lines
-    with an edge, and lines with a self loop. If `by_number`, a claim of separate ids for rows and
-    columns is a reason to warn, too.
+    A claimed number of edges may count every edge once or in both directions. `edges` has two
+    numbers that were read: lines with an edge, and lines with a self loop. If `by_number`, there is
+    also a warning if the file claims that rows and columns have separate ids.
     """
     (lines, loops), said, read, short = edges, list[str](), list[str](), False
     if claims.edges is not None:

@@ -42,9 +42,9 @@ def edge_columns(
 ) -> tuple[str, ...]:
     """Return the names of the columns of u, v and perhaps weights.
 
-    If the user chose no columns, u and v have usual names, or are the first two. The index of
-    pandas, weights, edge numbers and times do not count. Weights have a usual name, or are the last
-    of three columns. `texts` are columns without numbers.
+    If the user chose no columns, u and v have usual names, or are the first two columns that hold
+    no pandas index, weights, edge numbers or times. Weights have a usual name, or are the last of
+    three columns. `texts` are the names of columns without numbers.
     """
     names, columns = list(names), tuple(columns)
     listed = ", ".join(show(name) for name in names[:20])
@@ -177,7 +177,8 @@ def number(
     """Return vertex numbers for the ids of an edge list with at least one edge.
 
     With `num_vertices` or `keep_ids`, ids are vertex numbers; otherwise the vertices are the ids
-    that occur, ascending. Ids index `names`, if given. Errors name an edge by ``place(edge)``.
+    that occur, ascending. If `names` is given, ids are indices in it, and are the vertex numbers.
+    Errors name an edge by ``place(edge)``.
     """
     if names is not None:
         check_no_numbers(where, num_vertices, keep_ids)

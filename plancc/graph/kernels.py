@@ -333,8 +333,8 @@ def mirror_sum(base: int, indptr: Any, indices: Any) -> Any:
     """Return a hash sum that tells whether a CSR pattern is symmetric.
 
     The sum adds 64-bit hashes (splitmix64) of entries above the diagonal, and subtracts equal
-    hashes of transposed entries below. Over the rows of all ranks, it is 0 if the pattern is
-    symmetric, and else almost never. `base` is the index of the first row.
+    hashes of transposed entries below. The total of all ranks' sums is 0 if the pattern is
+    symmetric, and otherwise almost never 0. `base` is the index of the first row.
     """
     total = np.uint64(0)
     for i in range(len(indptr) - 1):

@@ -376,10 +376,10 @@ def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple
 def _negatives(ends: Pair, size: int, graph: Graph, random: np.random.Generator) -> Pair:
     """Draw distinct pairs of two different vertices without an edge, int32[2, size].
 
-    A pair has the number ``(target - source - 1) % n * n + source``; in an undirected graph, the
-    lower of the numbers of its two directions. If edges (`ends`, int32[2, edges]) are sorted by
-    number, ``number[k] - k`` pairs with lower numbers than edge k have no edge. So a binary search
-    finds the p-th pair without an edge.
+    With n vertices, a pair has the number ``(target - source - 1) % n * n + source``; in an
+    undirected graph, the lower of the numbers of its two directions. If edges (`ends`, int32[2,
+    edges]) are sorted by number, ``number[k] - k`` pairs with lower numbers than edge k have no
+    edge. So a binary search finds the p-th pair without an edge.
     """
     n, (source, target) = graph.num_vertices, ends.astype(np.int64)
     number = (target - source - 1) % n * n + source

@@ -110,11 +110,12 @@ class RowsOfTypes:
 
     @cached_property
     def _ends(self) -> list[tuple[IntArray, Int64Array, int]]:
-        """How to sum values by row and relation and, for "sym", also by column and relation.
+        """How to sum nonzeros by row and relation and, if "sym", also by column and relation.
 
-        An entry of the list holds the row (or column) of every nonzero, the index of the sum that
-        contains the nonzero, and the number of sums. A vertex has a sum for every relation that
-        ends (or begins) at its type.
+        The list has one entry for the sums by row and, if normalisation is "sym", a second entry
+        for the sums by column. An entry holds the row (or column) of every nonzero, the index of
+        the sum that contains the nonzero, and the number of sums. A vertex has a sum for every
+        relation that ends (or begins) at its type.
         """
         names = self._types.names
         found: list[tuple[IntArray, Int64Array, int]] = []

@@ -35,7 +35,7 @@ class ReadGraph:
         """Return the graph without the edges of the links `away`, int32[2, links].
 
         InputError is raised if an edge of a graph with weights is listed both before the time
-        `begins` and at or after it: its weight in the graph is the sum of both weights.
+        `begins` and at or after it, since the edge's weight in the graph is the sum of both.
         """
         if self.graph.values is not None and self.times is not None:
             both = np.count_nonzero((self.times.first < begins) & (self.times.last >= begins))

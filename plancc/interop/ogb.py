@@ -224,7 +224,7 @@ def _split(folder: str, split: str | None, types: Mapping[str, Any]) -> dict[str
     """Return the vertices of one split by vertex type, then by training, validation and test.
 
     The type of a graph with one type is "". If `split` is None, the graph must have at most one
-    split; the dict is empty if there is none.
+    split; if it has no split, the dict is empty.
     """
     root, names = _splits(folder)
     names = [n for n in names if any(_split_files(root, os.path.join(n, each)) for each in types)]

@@ -159,7 +159,8 @@ class Limits:
     def limit(self) -> npt.NDArray[np.float64]:
         """Largest weight that every part may have: float64[num_parts, c].
 
-        It is the larger of `allowed`, which epsilon allows, and `least`, which is always needed.
+        The larger of `allowed`, the weight that epsilon allows, and `least`, below which a limit
+        admits no partition.
         """
         return np.maximum(self.allowed, self.least)
 

@@ -55,7 +55,8 @@ class MediumGrainModel(EdgeModel):
     def unfit(self, matrix: Graph, num_parts: int) -> str:
         """Return why the matrix does not suit the model (see `FullRows`); "" if it does.
 
-        A matrix with full rows or columns suits the model if some are hubs (`FullRows.hubs`).
+        A matrix with full rows or columns suits the model only if some of these are hubs
+        (`FullRows.hubs`).
         """
         full = FullRows.of(matrix, num_parts)
         if full is None or full.hubs:

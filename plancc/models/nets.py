@@ -146,7 +146,8 @@ class NetUnion:
     """The column nets of many blocks of mini-batches.
 
     Equal nets become one net, whose cost is the number of these nets. `indptr` and `indices` are
-    the whole matrix; `vertices_seen` and `nonzeros_seen` say how much of it is in blocks.
+    the whole matrix. `vertices_seen` is the number of its vertices that are in a block, and
+    `nonzeros_seen` is the share of its nonzeros off the diagonal that are in a block.
 
     Attributes:
         num_nets (int): Number of nets before merging, including nets of one pin.
@@ -229,7 +230,8 @@ def _block_nets(
     Parameters:
         rows, ptr, columns: The `plancc.sampling.batch.BatchLayer`.
         place (int64[n]): Working memory, -1 everywhere before and after the call.
-        seen_vertex (bool[n]), seen_nonzero (bool[num_nonzeros]): Set to True for the block.
+        seen_vertex (bool[n]), seen_nonzero (bool[num_nonzeros]): Masks, which become True for the
+            vertices and the nonzeros of the block.
     """
     num = 0
     source = np.empty(len(columns), dtype=np.int32)

@@ -2,8 +2,8 @@
 
 The model minimises the expected volume of a mini-batch. It builds its nets in one of two ways:
 
-    exact     from the column nets of the matrix, with costs by `fitted`, if the sampler's
-              probabilities are known (`plancc.sampling.batch.Inclusion`)
+    exact     from the column nets of the matrix, with the costs that the function `fitted` chooses,
+              if the sampler's probabilities are known (`plancc.sampling.batch.Inclusion`)
     sampled   from the column nets of many mini-batches; equal nets are merged, and their costs
               added (Algorithm 3)
 
@@ -176,8 +176,8 @@ class StochasticModel(Model):
     def num_batches(self, source: BatchSource, num_parts: int, seed: int) -> int:
         """Return how many mini-batches to sample: the option `batches`, if it is a number.
 
-        If it is "auto", there are so many mini-batches that they have about `hoeffding_nets` nets
-        together, but at most `MAX_BATCHES`.
+        If it is "auto", there are so many mini-batches that together they have about as many nets
+        as the function `hoeffding_nets` returns, but at most `MAX_BATCHES` mini-batches.
         """
         if self.batches != AUTO:
             return int(self.batches)
@@ -270,7 +270,7 @@ class BatchSource:
     def sample(self, num_batches: int, seed: int, stream: int = FITTED) -> NetSample:
         """Return the merged nets of the mini-batches 0..num_batches - 1.
 
-        `stream` says what the batches are for. If the nets have too many pins before, the sample
+        `stream` says what the batches are for. If the nets would have too many pins, the sample
         has fewer mini-batches (`GrowingSample.grown`).
         """
         return GrowingSample(self, seed, stream).grown(num_batches)

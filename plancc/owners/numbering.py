@@ -71,8 +71,9 @@ def numbered(
 def _ways(asked: Unowned, found: Ownership) -> Iterator[Ownership]:
     """Yield the owners `found.owners`, then the same owners with renumbered parts.
 
-    For objective "time", do the same for `found.others` if a topology (`options.nodes`) is given,
-    if there are at least `MANY` parts, or if the parts do not fit on one node.
+    For objective "time", do the same for each of the other owners that the search found
+    (`found.others`) if a topology (`options.nodes`) is given, if there are at least `MANY` parts,
+    or if the parts do not fit on one node.
     """
     matrix, task = asked.matrix, asked.task
     options, num_parts = task.options, task.num_parts

@@ -110,7 +110,7 @@ class PricedForms:
         """Return the candidates that are predicted too slow for a search: name -> reason.
 
         Only the `MOST` candidates with the lowest prices (predicted times of an epoch) are
-        searched. A candidate with a reason in `unfits` does not count.
+        searched. Candidates with a reason in `unfits` are not searched either, and not returned.
         """
         searched = [form for form in forms if form.searched and not unfits.get(form.name)]
         if len(searched) <= MOST:
@@ -138,9 +138,10 @@ class PricedForms:
         return self.seconds[form.label]
 
     def _owners(self, form: Form) -> Owners:
-        """Return owners to predict the epoch time of a form, which is a model with fixed options.
+        """Return the owners for which the epoch time of a form is predicted.
 
-        They come from the model, or from one run of a partitioner.
+        A form is a model with fixed options. The owners come from the model, or from one run of a
+        partitioner.
         """
         matrix, assigner, balance = self.matrix, form.assigner, self.balance_of(form)
         model = make_model(assigner.model, assigner.options)

@@ -77,8 +77,8 @@ def partition(
 ) -> PartitionResult:
     """Split the vertices of `problem` into `num_parts` parts, each with at least one vertex.
 
-    Partitioner "auto" falls back on "builtin"; a named one raises BackendError if it fails. Of
-    `limits`, only names and allowed imbalances are used.
+    If a partitioner fails, "auto" falls back on partitioner "builtin"; if the user named the
+    partitioner, BackendError is raised. Of `limits`, only names and allowed imbalances are used.
     """
     options = options or PartitionOptions()
     return partitions(problem, num_parts, [options.seed], options, limits=limits, stop=stop)[0]
@@ -165,7 +165,7 @@ def improve(
 ) -> npt.NDArray[np.int32]:
     """Run a native library that improves a partition; the result may be worse, or unbalanced.
 
-    BackendUnavailable is raised if `improver` finds no such library.
+    BackendUnavailable is raised if no such library is installed.
     """
     adapter = improver(problem)
     if adapter is None:

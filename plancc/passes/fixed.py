@@ -40,7 +40,8 @@ class Around:
     def of(cls, fixed: Owner, problem: Hypergraph, limits: Limits, sized: bool = False) -> Around:
         """Merge the fixed vertices of each part into one; `fixed` has -1 for free vertices.
 
-        All parts must have the same capacity. If `sized`, pins get sizes, for the expected volume.
+        All parts must have the same capacity. If `sized`, the problem gets `Hypergraph.pin_sizes`,
+        which the expected volume needs.
         """
         free = fixed < 0
         parts, place = np.unique(fixed[~free], return_inverse=True)

@@ -129,11 +129,11 @@ class Sweeps:
     def price_unit(
         self, nets: Nets, state: State, share: npt.NDArray[np.float64] | None = None
     ) -> npt.NDArray[np.float64]:
-        """Return the base price of overweight, float64[num_parts, num_constraints].
+        """Return the base price of weight above the target, float64[num_parts, num_constraints].
 
-        Each sweep multiplies it by a factor. It is high for parts of little capacity, and
-        proportional to 1 / share**2: `share` of the weight is on the boundary, and only the
-        boundary can move.
+        Each sweep multiplies the price by a factor. The price is high for parts of little capacity,
+        and proportional to 1 / share**2. `share` is the share of all weight that is in
+        boundary vertices, since only these can move. If it is None, it is computed.
         """
         if share is None:
             share = self._share_of_weight(boundary(nets, state), nets)
@@ -275,9 +275,10 @@ class Sweeps:
     def search_from(
         self, order: Any, width: int, most: int, limit: Any, nets: Nets, state: State
     ) -> tuple[int, bool]:
-        """Run local searches; each starts at the next `width` vertices, and has up to `most` moves.
+        """Run local searches; return by how much the volume fell, and whether all have ended.
 
-        Returns by how much the volume fell, and whether all searches ended before the deadline.
+        Each search starts from the next `width` vertices in `order`, and makes at most `most`
+        moves. Searches that the deadline stops have not ended.
         """
         how, scale = self.numbers.local_search, 1 / self.limits.relative
         effort = width, how.patience, how.max_pins, how.work, most, limit.astype(np.float64), scale

@@ -55,8 +55,8 @@ class MapToMachine:
 def _swap(rows, pairs, kind, links):  # type: ignore[no-untyped-def]
     """Return the rank of every part, int32[p], after the swaps in `pairs` that shorten exchanges.
 
-    `rows` has, by exchange, the rows that parts send each other. Only parts with equal `kind`,
-    int64[p], are swapped: these are equally fast.
+    ``rows[s, q, m]`` is the number of rows that part q sends to part m in exchange s. Only parts
+    with equal `kind`, int64[p], are swapped, since only these are equally fast.
     """
     rank = np.arange(rows.shape[1]).astype(np.int32)
     node = links.node.copy()  # node of every part
@@ -127,9 +127,10 @@ def _exchange(i, j, node, rows, sums):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def seconds(sums, rank, links):  # type: ignore[no-untyped-def]
-    """Return the estimated seconds of all exchanges; each takes as long as its slowest rank.
+    """Return the estimated seconds of all exchanges, with the traffic `sums` (see `sums_of`).
 
-    A small share of the ranks' mean time is added, to choose between equal times.
+    An exchange takes as long as its slowest rank. A small share of the ranks' mean time is added,
+    to choose between numberings with equal times.
     """
     steps, _, _, num_parts = sums.shape
     node = links.node[rank]

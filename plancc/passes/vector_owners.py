@@ -123,8 +123,8 @@ def _assign(  # type: ignore[no-untyped-def]
 
     A row goes to the part for which the fewest rows are sent or, on a tie, to the least busy part.
     The traffic of a part is the larger of its rows sent and received. A nonzero on the diagonal
-    moves with its row, but not above `limit`. `owner` and `nonzero_owner` are updated; if `anew`,
-    current owners do not count.
+    moves with its row; if this exceeds the new part's `limit`, the row does not move. `owner` and
+    `nonzero_owner` are updated. If `anew`, a row causes no traffic until it has its new owner.
     """
     sent = np.zeros(num_parts, dtype=np.int64)
     received = np.zeros(num_parts, dtype=np.int64)

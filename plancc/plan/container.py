@@ -159,7 +159,8 @@ def has_checksums(path: str) -> bool:
 def _open(path: str) -> h5py.File:
     """Open a file for reading without a lock.
 
-    HDF5 refuses if this process has the file open with a lock; then a lock is used.
+    If this process has the file open with a lock already, HDF5 refuses to open the file without
+    one. Then a lock is used.
     """
     try:
         return h5py.File(path, "r", locking=False)

@@ -93,7 +93,8 @@ def points_of(arrays: Arrays) -> dict[str, Int64Array]:
 def leaves_of(arrays: Arrays, points: Mapping[str, Int64Array]) -> dict[str, Digests]:
     """Return the leaves (digests of each part's entries) of each dataset, by dataset name.
 
-    `points` has the offsets that cut datasets into parts, by kind of cut (`cut_points`).
+    `points` has, for each way to cut datasets into parts (`FileDataset.cut`), the offsets of the
+    parts (see `cut_points`).
     """
 
     def leaves(name: str) -> Digests:
@@ -122,11 +123,11 @@ def content_sha256(header: Header, arrays: Arrays) -> str:
 def root_of(
     attributes: Mapping[str, Any], digests: Mapping[str, Digests], arrays: Mapping[str, Any]
 ) -> str:
-    """Return the content hash of a plan, from header attributes and the leaves of each dataset.
+    """Return the content hash of a plan, from header attributes and the datasets' leaves.
 
     The hash is SHA-256 of a text: lines ``name=value`` of attributes, then ``name dtype shape
     digest`` of datasets, both sorted by name. ``digest`` is the BLAKE3 digest of a dataset's
-    leaves. `arrays` give only dtypes and shapes.
+    leaves (the digests of the parts' entries). `arrays` give only dtypes and shapes.
     """
     lines = sorted(
         f"{name}={int(v) if isinstance(v, bool | np.bool_) else v}"

@@ -208,8 +208,8 @@ class Exchange:
         """Merge the messages of all parts of a rank into the exchange of the rank.
 
         Messages between parts of the same rank are dropped. A row is sent only once between two
-        ranks, even if several of their parts send or need it. Both ends sort the rows of a message
-        in plan order.
+        ranks, even if several of their parts send or need it. Sender and receiver sort the rows of
+        a message in plan order.
 
         Parameters:
             rank: The rank. The rows of this exchange must be numbered by their places in plan

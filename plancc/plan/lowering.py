@@ -285,7 +285,7 @@ def _edge_keys(indptr: Any, indices: Any, owner: Any, nonzero_owner: Any) -> Any
 def _lower_edge_parts(  # type: ignore[no-untyped-def]
     part_ptr, ptr, row, column_of, at, values, first, last, column, value
 ):
-    """Give the rows and columns of parts first..last-1 local numbers; write `column` and `value`.
+    """Write the CSR matrices of parts first..last-1, in local numbers, to `column` and `value`.
 
     Returns the messages of received rows and those of folded rows, each as a chunk of four arrays
     for `_exchange`, and the number of nonzeros of every local row, int64.

@@ -164,9 +164,10 @@ def _message_fault(ptr, peer, row_ptr, row, rows, first, of_part):  # type: igno
 
 @njit(cache=True, nogil=True, plain=True)
 def _matrix_fault(of_parts, csr, halo_ptr, place_of_row, place_of_halo):  # type: ignore[no-untyped-def]
-    """Return the first fault as (key of `MATRIX_FAULTS`, part, local row, column), or zeros.
+    """Return the first fault in the parts' matrices, as (kind, part, local row, column).
 
-    `of_parts` is (rows, local_ptr, num_interior), and `csr` is (row_ptr, column).
+    The kind is a key of `MATRIX_FAULTS`; without a fault, all four numbers are 0. `of_parts` is
+    (rows, local_ptr, num_interior), and `csr` is (row_ptr, column).
     """
     rows, local_ptr, num_interior = of_parts
     row_ptr, column = csr

@@ -1,6 +1,7 @@
 """`RankParts`: the parts that a rank has, and their rows.
 
-If several ranks have a part, `RankParts.speaker` says which of them describes it in checks.
+If several ranks have the same part, only one of them, its `RankParts.speaker`, reports the part
+when the plan is checked.
 """
 
 from __future__ import annotations

@@ -120,9 +120,10 @@ def _write(
     compress: bool,
     hashed: Callable[[], tuple[Mapping[str, Digests], str]],
 ) -> dict[str, int]:
-    """Write a plan file without the entries of reserved datasets; return where these begin.
+    """Write a plan file without the entries of reserved datasets.
 
-    The result is in bytes from the beginning of the file, by name of the dataset.
+    For every reserved dataset, by name, return where in the file its entries belong: the offset of
+    the first entry in bytes.
     """
     places = {}
     try:

@@ -140,8 +140,8 @@ class SparseRates:
     Attributes:
         nonzeros_per_row: Measured numbers of nonzeros per row, ascending.
         width: Measured numbers of columns of the dense matrix, ascending.
-        multiply_adds: Table of rates, with the axes `nonzeros_per_row` and `width`. If `rows` is
-            not empty, it is the first of three axes.
+        multiply_adds: Table of rates, with the axes `nonzeros_per_row` and `width`; with the axes
+            `rows`, `nonzeros_per_row` and `width` if `rows` is not empty.
         rows: Measured numbers of rows of a square matrix, ascending, which decide whether the dense
             matrix fits into a cache. Empty if they make no difference.
     """

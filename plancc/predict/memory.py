@@ -178,9 +178,9 @@ def _training(
 def _recomputing(rows: Sequence[Int64Array], dims: Sequence[int]) -> Int64Array:
     """Return the words that autograd holds (see `_training`) if activations are recomputed.
 
-    Only the products A (H W) or A H are kept, and at most two more matrices are held: exchanged
-    rows and their product, gradients of both, or gradients of two layers' products. The first
-    layer's product (in `Memory.features`) and blocks of recomputed rows are not counted.
+    Of each layer, only the product A (H W) or A H is kept. At most two more matrices are held at a
+    time: exchanged rows and their product, gradients of both, or gradients of two layers' products.
+    The first layer's product (in `Memory.features`) and blocks of recomputed rows do not count.
     """
     moved = [min(d_in, d_out) for d_in, d_out in pairwise(dims)]
     last = len(dims) - 2

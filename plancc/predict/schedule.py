@@ -226,8 +226,9 @@ class Schedule:
 def _split(source, target, rows, num_ranks, ranks_per_node):  # type: ignore[no-untyped-def]
     """Return the numbers of a `PairSplit`, int64[2, 4, num_ranks].
 
-    Message k sends ``rows[k]`` rows from rank ``source[k]`` to ``target[k]``. The axes are: traffic
-    between nodes, then all traffic; the four fields of `StepTraffic`; ranks.
+    Message k sends ``rows[k]`` rows from rank ``source[k]`` to ``target[k]``. First index: 0 for
+    the traffic between nodes, 1 for all traffic. Second index: field of `StepTraffic`. Third index:
+    rank.
     """
     found = np.zeros((2, 4, num_ranks), dtype=np.int64)
     for k in range(len(source)):

@@ -159,10 +159,11 @@ def tables_of_sizes(
 
 
 def random_boundary(vertices: int, nonzeros: int, num_parts: int) -> float:
-    """Return the expected number of halo rows per own row of a random partition into p parts.
+    """Return the expected number of halo rows per own row of a random partition.
 
-    A column has d = nonzeros / vertices - 1 nonzeros off the diagonal, so ``(p - 1) (1 - (1 - 1 /
-    p)^d)`` other parts need a row. If d differs between columns, there are fewer halo rows.
+    With p parts, and d = nonzeros / vertices - 1 nonzeros off the diagonal in a column, ``(p - 1)
+    (1 - (1 - 1 / p)^d)`` other parts need a row. If d differs between columns, there are fewer halo
+    rows.
     """
     degree = nonzeros / vertices - 1
     return (num_parts - 1) * (1 - (1 - 1 / num_parts) ** degree)

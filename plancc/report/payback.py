@@ -20,7 +20,7 @@ class Spending:
     epoch: float | None
 
     def pays_over(self, other: Spending) -> Payoff:
-        """Return after how many epochs the time saved against `other` repays the longer search.
+        """Return after how many epochs shorter epochs than `other`'s make up for a longer search.
 
         0: the search is not longer; `NEVER`: epochs save no time; None: a time is unknown.
         """

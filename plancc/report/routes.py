@@ -124,9 +124,10 @@ class RelayCost:
     """The traffic of the busiest part in one product, with and without relays.
 
     Attributes:
-        straight: Counts if every row is sent directly.
-        relayed: Counts if rows are sent over relays.
-        least_rows: Lower bound for the rows of the busiest part, with any relays.
+        straight: Traffic if every row is sent directly.
+        relayed: Traffic if rows are sent over relays.
+        least_rows: Lower bound for the rows that the busiest part sends or receives, with any
+            relays.
     """
 
     straight: Busiest

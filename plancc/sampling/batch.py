@@ -151,7 +151,7 @@ class Inclusion:
 
     Attributes:
         share: Probability that a batch includes vertex j, equal for all j in `vertices`.
-        reach (float64[m + 1]): Concave, begins with 0; no net has more than m pins.
+        reach (float64[m + 1]): Concave, begins with 0. No net has more than m pins, so c <= m.
         vertices (bool[num_vertices], or None): Whether a batch may include a vertex; None: all. A
             batch keeps all nonzeros between its vertices.
     """

@@ -21,10 +21,10 @@ _HALF = np.uint64(32)
 def drawn_negatives(
     vertices: Int64Array, num_vertices: int, total: int, epoch: tuple[int, int]
 ) -> tuple[Int64Array, Int64Array]:
-    """Return source and target of the negatives whose sources are in `vertices`, int64[k] each.
+    """Return source and target of the negative pairs whose sources are in `vertices`.
 
-    A source is an index in `vertices`, a target is a vertex. Every vertex has `total` /
-    `num_vertices` negatives, rounded up or down. `epoch`: random seed, and index of the epoch.
+    A source is an index in `vertices`, a target is a vertex: two arrays, int64[pairs]. Every vertex
+    has `total` / `num_vertices` pairs, rounded up or down. `epoch`: random seed, and epoch's index.
     """
     key, n = key_of(*epoch, NEGATIVES_KEY), np.uint64(num_vertices)
     first = _below(key, np.array([total], np.int64), n)[0]

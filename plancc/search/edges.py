@@ -157,10 +157,10 @@ class EdgeJob(RefiningJob):
         return found
 
     def _rows_first(self) -> Iterator[Member]:
-        """Make one first partition after the other, without end; yield each one's refined owners.
+        """Make first partitions, without end; after each, yield its refined owners.
 
-        The second partition is made by a partitioner of hypergraphs, if there is one. In all
-        others, every nonzero first has the owner of its row.
+        The second partition is made by a partitioner of hypergraphs, if there is one. In all other
+        partitions, every nonzero has the owner of its row before the refinement.
         """
         yield self.split(self.from_rows(self.options.seed), self.options.seed, first=True)
         model = MediumGrainModel() if self.model.partitioned_first else self.model

@@ -102,7 +102,7 @@ class RowJob(RefiningJob):
 
     @cached_property
     def base(self) -> Hypergraph | WeightedGraph:
-        """The problem that a partitioner gets if no kind of start is chosen.
+        """The problem that a partitioner gets if no `Start` for the kind of graph is chosen.
 
         The undirected graph if the model's `starts_from_cut` is true, else the model's problem.
         """
@@ -238,7 +238,7 @@ class RowJob(RefiningJob):
         return owner
 
     def beginnings(self, effort: str) -> list[Beginning]:
-        """Return ways to find first owners of this kind of graph, best first.
+        """Return ways to find first owners for a graph of this kind, the best way first.
 
         The list is empty if the model sets the first owners.
         """

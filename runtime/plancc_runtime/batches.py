@@ -34,7 +34,8 @@ class Batch:
         number: Index of the batch in the run, from 0.
         graphs: One graph for every layer, beginning with the first layer.
         rows (int64[m]): Local rows of the batch: indices into features, labels and masks.
-        targets (bool[m]): Whether the loss counts each row: all, or only drawn seed vertices.
+        targets (bool[m]): Whether the loss counts each row. It counts all rows, or only the rows of
+            drawn seed vertices.
     """
 
     number: int

@@ -113,8 +113,8 @@ class Checkpoints:
         source (str): The file that `load` read; "" before `load`.
 
     Raises:
-        InputError: If the folder has a checkpoint and the run does not resume, or the reverse, or
-            if another run writes into the folder.
+        InputError: If the folder has a checkpoint and the run does not resume, if it has none and
+            the run resumes, or if another run writes into the folder.
     """
 
     def __init__(self, options: TrainOptions, content: str, transport: Transport) -> None:

@@ -93,10 +93,10 @@ def _added(
 
 
 def _sorted_together(mine: Counts, transport: Transport) -> Counts:
-    """Divide the keys (see `_counted`) among the ranks by ranges; return this rank's share.
+    """Divide all keys (see `_counted`) among the ranks; return this rank's keys and counts.
 
-    The counts of equal keys are added up over the ranks. Higher ranks get higher keys; samples of
-    all ranks' keys give the bounds of the ranges. Collective.
+    Each rank gets the keys in one range, and higher ranks get higher keys. Samples of all ranks'
+    keys give the bounds of the ranges. The counts of equal keys are added up. Collective.
     """
     size = transport.size
     if size == 1:

@@ -20,8 +20,8 @@ FORMER = ".1"
 class LogWriter:
     """Writer of a log with a JSON line for each epoch; made by rank 0 only.
 
-    Every line has the fields of `Epoch` and the non-empty strings in `known`. A resumed run keeps
-    the lines of epochs before `first`; a new run renames an existing log.
+    Every line has the fields of `Epoch`, and the strings in `known` that are not empty. A run that
+    resumes at epoch `first` keeps the lines of earlier epochs; a new run renames an existing log.
     """
 
     def __init__(

@@ -191,7 +191,8 @@ class Validation:
     """The best validation loss so far, and the weights that reached it.
 
     Attributes:
-        loss: The best loss or, if another metric is followed, a number that falls as it improves.
+        loss: The best loss or, if another metric chooses the best epoch, a number that falls as
+            the metric improves.
         epoch: Number of epochs after which the best loss was reached.
         since: Number of evaluations since the best evaluation.
         drops: How often `PLATEAU` evaluations in a row did not improve the loss.

@@ -54,8 +54,8 @@ class Outputs:
         Parameters:
             embeddings: Layer, counted from 1, whose outputs are written too.
             known: Columns as in `predictions.known_of`. None: the columns that the task knows.
-            wanted (int64[m], optional): Vertices, in the order to write. They must be the vertices
-                of split "train".
+            wanted (int64[m], optional): All vertices of split "train", in the order in which their
+                predictions are written.
         """
         kept = {} if embeddings is None else {embeddings: torch.empty(0)}
         view = self._execution.whole() if wanted is None else self._execution.view(0)

@@ -37,7 +37,8 @@ def data_remarks(random_features: bool, random_labels: bool, what: str = "labels
 def option_remarks(options: TrainOptions, between: Sequence[str], cores: int) -> list[str]:
     """Return remarks on options that have no effect, or that may slow the run down.
 
-    `between` names options that act only between layers; `cores` is the number of a rank's cores.
+    `between` names the options that act only between layers, so not on a network of one layer.
+    `cores` is the number of cores that each rank may use.
     """
     found = [
         f"{options.setting(name)} has no effect: nothing is between layers if `layers` is 1"

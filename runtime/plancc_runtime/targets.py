@@ -202,7 +202,8 @@ class OneClass(ClassTarget):
     def ranking(outputs: Tensor, labels: Tensor) -> tuple[Float64Array, npt.NDArray[np.bool_]]:
         """Return each class's score for each vertex, and whether the vertex is in the class.
 
-        Both arrays have a row per vertex and a column per class; of two classes, only class 1.
+        Both arrays have a row per vertex and a column per class. If there are two classes, the
+        arrays have only the column of class 1.
         """
         classes = torch.arange(outputs.shape[1] == 2, outputs.shape[1], device=labels.device)
         scores = torch.softmax(outputs, dim=1)[:, classes]

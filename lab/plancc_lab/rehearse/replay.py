@@ -394,7 +394,7 @@ class _Item:
 class _Port:
     """A rank's port for sending or for receiving, which serves one message after another.
 
-    The messages (or collectives) wait in its queue; its speed is the rank's pace.
+    The messages (or collectives) wait in the port's queue. A port works at the pace of its rank.
     """
 
     rank: _Rank

@@ -152,19 +152,20 @@ def _epoch(entry: dict[str, Any], where: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """The phases of all ranks in one epoch.
+    """The phases of all ranks in one epoch, or in the whole run if the file has no epochs.
 
     The epoch is cut into `COLUMNS` equal intervals. Time in no phase counts as "other"; time before
     and after a rank's epoch is `NOTHING`.
 
     Attributes:
         title: The epoch that is shown, such as "epoch 17", or "the whole run".
-        epochs: Numbers of all epochs in the timeline.
-        seconds: Seconds from the begin of the first rank to the end of the last rank.
+        epochs: Numbers of all epochs in the file.
+        seconds: Seconds from the start of the first rank to the end of the last rank.
         all_ranks: All ranks in the timeline, ascending.
         ranks: The ranks that the page shows.
         strips (uint8[ranks, COLUMNS]): Position in `PHASES` of the longest phase of an interval.
-        shares (float64[all ranks, phases]): Share of the epoch of every rank in every phase.
+        shares (float64[all ranks, phases]): For every rank and phase, the share of `seconds` that
+            the rank spends in the phase.
         plan: Content hash of the plan in the file; "" if the file has none.
     """
 

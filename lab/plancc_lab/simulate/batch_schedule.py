@@ -98,10 +98,10 @@ class Bits:
         return OwnedRows(Population(n), False, *pattern, np.arange(n, dtype=np.int32))
 
     def _words(self, rows: Int64Array) -> Pairs:
-        """Return how many words of bits each part sends each other part to say which rows it needs.
+        """Return how many words each part sends each other part to say which rows it needs.
 
-        `rows` are the needed rows, by index among all halo rows of all parts. A word in which none
-        of them has its bit is not sent.
+        `rows` are the needed rows, by index among all halo rows of all parts. Every halo row has
+        one bit. A word without a bit of a needed row is not sent.
         """
         words = np.unique(self._word[rows])
         return self._pairs(*np.unique(self._message[words], return_counts=True))
@@ -165,8 +165,9 @@ def live_in_batch(
 ) -> LiveBatch:
     """Return the rows, nonzeros and messages of a step of a row plan on a mini-batch.
 
-    If `idle`, layers also compute rows that no later layer reads. `bits` counts words by which
-    ranks tell owners the needed rows; None if every rank draws the whole batch.
+    If `idle`, layers also compute rows that no later layer reads. `bits` counts the words by which
+    ranks tell owners which rows they need. It is None if every rank draws the whole batch, since no
+    rank then tells anything.
     """
     n, rows, nonzeros = len(owner), *np.zeros((2, num_parts), np.int64)
     layers: list[Tables] = []

@@ -110,11 +110,11 @@ def predict_batches(
     seed: int = 1,
     **options: Any,
 ) -> BatchPrediction:
-    """Return the predicted training steps on some mini-batches; warn if the sampler is changed.
+    """Return the predicted training steps on the mini-batches `numbers`.
 
-    A sampler is changed if the graph is too small for it. In training with this seed, mini-batch k
-    is drawn for step k. ``owners_draw(sampler, tables)`` returns whether owners draw the neighbours
-    of their rows; else every rank draws the whole mini-batch.
+    In training with this seed, mini-batch k is drawn for step k. If the graph is too small for the
+    sampler, the sampler is changed with a warning. ``owners_draw(sampler, tables)`` returns whether
+    owners draw the neighbours of their rows; else every rank draws the whole mini-batch.
     """
     if not 1 <= len(numbers) <= MOST:
         raise InputError(f"`batches` {len(numbers)}: give 1 to {MOST:,}")

@@ -65,7 +65,7 @@ class Sweep:
     Attributes:
         vertices, nonzeros: Sizes of the normalised matrix.
         sequential: Predicted seconds of an epoch on one rank, to which speed-ups are relative.
-        cells: Cells, sorted by label, then by number of ranks.
+        cells: Entries of the table, sorted by label, then by number of ranks.
         notes: Notes that are true of all cells, such as that numbers of halo rows are assumed.
     """
 

@@ -313,9 +313,9 @@ class _GraphFile:
 
 @dataclass
 class _Cases:
-    """The settings with which a study compiles the plan of every row.
+    """The settings with which a study compiles the plan of every row of its table.
 
-    `num_kept` is the number of rows that were taken from an earlier run of the study.
+    `num_kept` is the number of table rows that were taken from an earlier run of the study.
     """
 
     settings: dict[str, Any]

@@ -50,7 +50,8 @@ class Prices(NamedTuple):
         cap (float64[num_parts]): Number of nonzeros above which no move may fill a part.
         scale (float64[num_parts]): Mean capacity of the parts, divided by the part's capacity;
             multiplies nonzeros and loads before parts are compared.
-        row, message, nonzero, own_row: Factors of the load of a side, in the formula.
+        row, message, nonzero, own_row: Factors in the formula for the load of a side, which is what
+            one part sends, or what it receives.
         ceiling, pressure: Load of a side above which it has a cost, and the price of the excess.
         fees (float64[m], m at least 1): Fee of row k of a message; never rises with k. The last
             applies to all further rows. Fees and prices of messages need ``EdgeState.pair``.
@@ -151,9 +152,9 @@ def _charged(state: Any, prices: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _fee(step: int, q: int, m: int, more: int, pair: Any, prices: Any, toll: Any) -> float:
-    """Return the fee of a row that a message gains (`more` 0) or loses (`more` -1).
+    """Return the fee (`Prices.fees`) of a row that a message gains (`more` 0) or loses (-1).
 
-    The fee, which the first rows of a message cost, is in `Prices.fees`. Part q owns the net's
+    If the row is the message's only row, the price of a message is added. Part q owns the net's
     vertex. The message goes from q to m in the expand (`step` 1), from m to q in the fold (0).
     """
     sender, receiver = (q, m) if step == 1 else (m, q)

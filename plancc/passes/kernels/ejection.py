@@ -1,8 +1,9 @@
 """Ejection chains: sequences of moves into full parts, where each full part ejects another vertex.
 
 The ejected vertex, the cheapest to move, goes to a part with room or to the next full part. A
-chain is undone as soon as its moves together save 0 rows or fewer. This misses no closed sequence
-that saves rows: each can start with a move after which the rows saved so far are always positive.
+chain is undone as soon as its moves together save 0 rows or fewer. No cycle of moves that saves
+rows is missed by this rule: every such cycle has a move such that, if the chain begins with it, the
+rows saved so far are always positive.
 
 Glover, 1996, "Ejection chains, reference structures and alternating path methods"; for balanced
 partitions Sanders and Schulz, 2013, who search for negative cycles.

@@ -87,8 +87,8 @@ def cut_nets_of_pairs(partner: Any, max_spread: int, state: Any) -> Any:
         max_spread: Largest number of parts that a net may touch; other nets are left out.
 
     Returns:
-        ptr (int64[num_parts + 1]), nets (int32[m]): The nets, with offsets by the pair's lower
-            part.
+        ptr (int64[num_parts + 1]), nets (int32[m]): The nets of a pair whose lower part is q are
+            ``nets[ptr[q]:ptr[q + 1]]``.
     """
     num_parts = len(partner)
     ptr = np.zeros(num_parts + 2, dtype=np.int64)

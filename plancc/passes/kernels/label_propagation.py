@@ -95,10 +95,10 @@ def best_label(
 def _add_scores(
     v: int, at: int, but: int, num: int, links: Any, label: Any, score: Any, seen: Any
 ) -> int:
-    """Add the cost of every link of vertex v to the score of the label where the link leads.
+    """Add the cost of every link of vertex v to the score of the label at the link's other end.
 
-    Links to v and to label `but` (-1: none) do not count. Labels whose score was 0 join
-    ``seen[:num]``, whose new length is returned.
+    Links to v itself and to label `but` (-1: none) do not count. Labels whose score was 0 are
+    appended to ``seen[:num]``, whose new length is returned.
     """
     for k in range(links.ptr[at], links.ptr[at + 1]):
         u = links.ends[k]

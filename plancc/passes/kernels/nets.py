@@ -41,8 +41,8 @@ class Nets(NamedTuple):
 def nets_of(problem: Hypergraph, sized: bool = False) -> Nets:
     """Convert a hypergraph to `Nets`; nets with fewer than two pins are left out.
 
-    `sized` says whether the result has sizes of pins. The result shares arrays with `problem`; new
-    arrays take 4 bytes per pin, or 12 if `sized`.
+    `sized` says whether the result has sizes of pins (`Hypergraph.pin_sizes`). The result shares
+    arrays with `problem`; new arrays take 4 bytes per pin, or 12 if `sized`.
     """
     weight = problem.vertex_weights
     n = len(weight)

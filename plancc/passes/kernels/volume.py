@@ -509,9 +509,9 @@ def _best_relief(v: int, nets: Any, state: Any, limit: Any, score: Any, seen: An
 def relief_costs(nets: Any, state: Any, limit: Any) -> Any:
     """Return a number for each vertex, float64[num_vertices]: vertices with low numbers move first.
 
-    Of the vertex's moves that lower the overload, take the cheapest, and call the decrease a. The
-    number is r / a if this move costs r rows, and -r a if it saves r rows. It is inf if there is no
-    such move, and in parts within their limits.
+    Of the vertex's moves that lower the overload, take the cheapest; a is how much it lowers the
+    overload. The vertex's number is r / a if this move costs r rows, and -r a if it saves r rows.
+    The number is inf if there is no such move, or if the vertex's part is within its limits.
     """
     num_parts = len(state.sums)
     score = np.zeros(num_parts, dtype=np.int64)

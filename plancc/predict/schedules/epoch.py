@@ -244,8 +244,8 @@ def is_of_one(work: Work) -> bool:
 def _copied(messages: PointToPoint) -> Elementwise:
     """Return the owners' work of copying sent rows or, in reverse, of adding arriving sums.
 
-    The work at the other end, where rows are added or, in reverse, copied, is included only if the
-    rows are for a later epoch.
+    The other ranks' work, which is to add the rows or, in reverse, to copy the sums, is included
+    only if the rows are for a later epoch.
     """
     rows, (owners, others) = messages.pairs.step, (PACK_WORDS, ADD_WORDS)
     if messages.reverse:

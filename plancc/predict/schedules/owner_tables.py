@@ -74,8 +74,8 @@ def live_tables(
     Parameters:
         owner (int32[n]): Owner of every row.
         wanted (bool[n] or None): Vertices whose outputs are in the loss; None: all.
-        needed: Returns the messages for parts and the vertices that they need, int32[k] each. None:
-            owners send rows directly.
+        needed: Function that returns the messages if part ``part[k]`` needs the row of vertex
+            ``vertex[k]``; its arguments are `part` and `vertex`. None: owners send rows directly.
     """
     (_, inputs), *layers = _live_matrices(matrix, num_layers + 1, wanted)
     found: dict[int, Tables] = {}  # layers that use the same rows

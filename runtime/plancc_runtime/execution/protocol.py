@@ -142,7 +142,7 @@ class Execution(ABC):
     def figures(self, network: Network) -> Figures | None:
         """Return the words that an epoch sends, with and without the passes. Collective.
 
-        Called after `prepare`. None if the words are known only after the epoch.
+        Call `prepare` first. The result is None if the words are known only after the epoch.
         """
         return figures_of(network, self._passes, self._whole, self._training, self._transport)
 

@@ -10,8 +10,8 @@ of the LeakyReLU, a[e] is a factor of the column times a factor of the row. So e
 computed once per vertex, not once per nonzero. The factors are scaled by the largest source;
 `factors` returns None if they would still underflow.
 
-Let P be the share of Z that the positive branch adds, and `positive` its share of out. If g is the
-gradient of out, the gradient of target[i] needs no loop over nonzeros:
+Let P be the sum of a[e] in the positive branch, divided by Z, and `positive` what this branch adds
+to out. If g is the gradient of out, the gradient of target[i] needs no loop over nonzeros:
 
     (1 - slope) (<g[i], positive[i]> - <g[i], out[i]> P[i])
 
@@ -66,7 +66,7 @@ class Attended:
             `attention` divides by Z), and room for <g, out>, which the adjoint writes.
         x (Tensor[n, h d]): For every column, the row that is summed.
         parts (Tensor[m, 2 h d]): `positive`, and the result before the bias is added.
-        totals (Tensor[m, 2, h]): P and Z, the sums of a[e] in the positive and in both branches.
+        totals (Tensor[m, 2, h]): P (the positive branch's sum of a[e], divided by Z), and Z.
         slope: Slope of the LeakyReLU below 0, in [0, 1].
         scale (Tensor[nnz, h] or None): Dropout factors of the attention, in CSR order.
         mean: Whether heads are averaged instead of concatenated.
@@ -163,7 +163,7 @@ def _attention(side: PatternSide, kept: Attended, bias: Tensor | None) -> Tensor
 def attention_adjoint(
     pattern: Pattern, kept: Attended, g: Tensor, vectors: Tensor, places: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of the operands of `attention`.
+    """Return the gradients of the operands of `attention`; see the module's symbols.
 
     The source scores, and perhaps the target scores, must be products of rows of x with `vectors`.
 

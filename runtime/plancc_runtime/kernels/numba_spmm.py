@@ -1,4 +1,4 @@
-"""A sparse product compiled for this CPU.
+"""The product of a sparse matrix and a dense matrix x, compiled for this CPU.
 
 Tiles of a row's columns are summed in registers (Md et al. 2021, Algorithm 3), with prefetch of
 rows of x; if x does not fit in a cache, the matrix is split into column blocks (Algorithm 2). One

@@ -243,9 +243,9 @@ class BatchMask:
         return self._part.halo
 
     def _places(self, vertices: Int32Array | None) -> Int64Array:
-        """Return the positions in `_vertices` at which `vertices` are, ascending: int64[m].
+        """Return the ascending positions of `vertices` in the list `_vertices`: int64[m].
 
-        Vertices that are not in `_vertices` are left out; None stands for all that are.
+        Vertices that are not in this list are left out. None stands for all vertices in the list.
         """
         if vertices is None:
             return np.arange(len(self._vertices))
@@ -277,9 +277,9 @@ class BatchMask:
         return KeptBlock(nonzeros, rows[:local], columns, factors, distinct(halo), sent)
 
     def _listed(self, layer: BatchLayer) -> tuple[Int64Array, Int32Array, Floats]:
-        """Return a sampled block's nonzeros in own rows.
+        """Return the nonzeros of a sampled block that this rank's CSR matrix has.
 
-        For every nonzero: position in `_columns` (ascending), int64[m]; index of its row in the
+        For every nonzero: position in the CSR arrays (ascending), int64[m]; index of its row in the
         mini-batch, int32[m]; and factor, float64[m].
         """
         assert layer.places is not None
@@ -309,8 +309,8 @@ def _positions(at: Any, layer: Any, csr: Any, num_own: int, number: Any) -> Any:
 
     Parameters:
         at: Index in the CSR matrix of every row of the block; -1 if missing.
-        layer: Three arrays: row pointers of the block; column vertex of every nonzero; its position
-            in the row.
+        layer: Three arrays: row pointers of the block; for every nonzero, the vertex of its column;
+            for every nonzero, its position in its row of the graph's matrix.
         csr: Four arrays: row pointers and columns of the matrix; an order of each row's nonzeros by
             vertex (`BatchMask._by_vertex`); the vertex of each column.
         num_own: Number of own rows, which are the first rows of the matrix.

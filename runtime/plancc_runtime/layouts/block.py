@@ -43,10 +43,9 @@ class Nonzeros:
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """Serial numbers of message rows, and of nonzeros in halo columns, for the draws of samples.
+    """Serial numbers of message rows and of nonzeros in halo columns, from which samples are drawn.
 
-    Numbers are assigned in the whole block, and kept when rows are dropped, so that draws do not
-    change.
+    Rows and nonzeros keep their numbers when other rows are dropped, so that draws do not change.
 
     Attributes:
         received, sent (int32[num_halo], int32[sent rows]): Position of every row in its message.

@@ -65,8 +65,8 @@ def numbered(block: Block, sampling: Sampling) -> Block:
 def with_uses_sent(block: Block, transport: Transport) -> Block:
     """Return the block with `Numbering.uses_sent`, which receivers send. Collective.
 
-    It has, for every sent row, the numbers of the receiver's nonzeros that multiply the row. A
-    block without `Numbering.uses` is returned unchanged.
+    `uses_sent` has, for every sent row, the numbers of the receiver's nonzeros that multiply the
+    row. A block without `Numbering.uses` is returned unchanged.
     """
     numbering = block.numbering
     if numbering is None or numbering.uses is None:
@@ -252,7 +252,8 @@ def _drawn(keys: Any, rate: float) -> Any:
 def _any_kept(keys: Any, ptr: Any, number: Any, rate: float) -> Any:
     """Draw whether at least one nonzero in each halo row's column is kept: bool[rows].
 
-    `ptr` and `number` are as in `block.Nonzeros`; `rate` is the probability of keeping a nonzero.
+    `keys` has a random key for each row. `ptr` and `number` are as in `block.Nonzeros`. `rate` is
+    the probability of keeping a nonzero.
     """
     kept = np.zeros(len(keys), dtype=np.bool_)
     for r in range(len(keys)):
@@ -349,8 +350,8 @@ def _kept_rows(
 ) -> Any:
     """Draw the same nonzeros in halo columns as `_kept`, from a matrix with a row per halo column.
 
-    The arguments and the result are CSR arrays of such a matrix; the result has only the kept rows,
-    which `received` marks. `scale` multiplies the values.
+    `row_ptr`, `column` and `value` are the CSR arrays of such a matrix. The result is such arrays
+    too, but only of the kept rows, which `received` marks. `scale` multiplies the values.
     """
     rows = size = 0
     for c in range(len(received)):

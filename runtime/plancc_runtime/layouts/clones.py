@@ -290,9 +290,9 @@ class CloneGraph(LocalGraph):
         self._product = None
 
     def _partial_of(self, coefficients: str) -> tuple[Sequence[SparseMatrix], Tensor | None]:
-        """Return P (this rank's nonzeros) and its transpose, laid out for products, and s.
+        """Return P and its transpose, laid out for products, and s; see the module's symbols.
 
-        s is the factor by which a clone's own row is multiplied; see the module.
+        P has this rank's nonzeros. s has the factor of each clone's own row; None if all are 0.
         """
         if coefficients not in self._partial:
             block = self._clones.partial(coefficients, self._own_only)

@@ -60,8 +60,8 @@ class Ends:
 class Directory:
     """Directory of the rank and local row of every vertex.
 
-    Each rank stores the entries of a range of vertices. The constructor is collective; `vertices`
-    has the vertex of every own row.
+    Each rank stores the entries of a range of vertices. The constructor is collective. Its argument
+    `vertices` has the vertex of every own row.
     """
 
     def __init__(

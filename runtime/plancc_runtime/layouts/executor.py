@@ -200,7 +200,8 @@ class Executor:
         blocks: The matrix of each product, in pieces, by the step's name and whether the step
             multiplies by the transposed matrix.
         movers: The exchange of each step that moves rows, by the step's name.
-        shared: The shared rows of each step in which a group shares rows, by the step's name.
+        shared: By the step's name, for each step in which the ranks of a group share rows: the
+            group, and which rows they share.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The messages of a feature-parallel product, one all-to-all per batch of rows and direction.
+"""The messages of a feature-parallel product: for each batch of rows, two all-to-alls.
 
 The ranks that share a part form a group. Before the product, a rank sends to every other rank of
 its group those columns of its own rows that the other rank multiplies; afterwards, results are sent

@@ -195,7 +195,7 @@ class GridGraph(ProgramGraph):
     def whole_rows(self, x: Tensor, width: int) -> Tensor:
         """Return all columns of x, as in `LayerGraph`. Collective.
 
-        A number of ranks, `copies`, get the same rows, and each of them divides the loss of these
+        Several ranks (`copies` ranks) get the same rows, and each of them divides the loss of these
         rows by `copies`. So the backward pass multiplies gradients by `copies`.
         """
         if not self.grid.splits_columns:

@@ -36,9 +36,10 @@ class MessageRun(Protocol):
 
 
 class RowRun(MessageRun, Protocol):
-    """Protocol of a piece of a block, which multiplies the halo rows of consecutive messages.
+    """Protocol of a piece of a block's matrix, for the halo rows of consecutive messages.
 
-    The piece reads the range `source` of rows, and computes the range `target`.
+    The piece multiplies the range `source` of the rows of its operand, and its product is the range
+    `target` of the rows of the result.
     """
 
     @property

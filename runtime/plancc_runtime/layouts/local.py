@@ -411,7 +411,8 @@ class _HaloRows(torch.autograd.Function):
 class _Returned(torch.autograd.Function):
     """Sends the halo rows `copies` to their owners, which add them to `own` (None means zeros).
 
-    Gradients of `own` and `copies` for the gradient g of the result: g and ``halo_rows(g)``.
+    If g is the gradient of the result, the gradient of `own` is g, and that of `copies` is
+    ``halo_rows(g)``.
     """
 
     @staticmethod

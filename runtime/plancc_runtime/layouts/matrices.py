@@ -211,10 +211,10 @@ def halo_blocks(name: str, part: csr_matrix, recv_ptr: Int64Array, resources: Re
 def halo_pieces(
     messages: range, at: slice, transposed: csr_matrix, resources: Resources
 ) -> tuple[BlockPiece, BlockPiece]:
-    """Return the piece of the halo columns `at`, which `messages` bring, and its transpose.
+    """Return the piece of a block's matrix with the halo columns `at`, and the transposed piece.
 
-    The first piece stores only the rows that have nonzeros. `transposed` is csr_matrix[halo rows of
-    the piece, local rows].
+    `messages` bring the halo rows of these columns. The first piece stores only the rows that have
+    nonzeros. `transposed` is csr_matrix[halo rows of the piece, local rows].
     """
     num_halo, num_rows = transposed.shape
     rows = np.sort(transposed.indices)  # np.unique would hash, which is many times slower

@@ -21,7 +21,7 @@ class Resources:
 
     Attributes:
         dtype (torch.dtype): Type of dense rows, and of the matrix.
-        clock: Clock that counts times under the names "mask", "spmm", "pack" and "wait".
+        clock: Clock that adds up seconds under the names "mask", "spmm", "pack" and "wait".
         overlap: Whether messages are in flight during products. Results are the same.
         wire: Type in which halo rows are sent: "fp32" (not rounded) or "bf16".
         kernel: Name in `kernels.spmm.KERNELS`, or "auto" for the device's `usual_kernel`.

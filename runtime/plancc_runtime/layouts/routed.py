@@ -135,8 +135,8 @@ def live_exchange(
 ) -> Exchange:
     """Return the exchange of the live rows (`layouts.live`), renumbered from 0.
 
-    `live` covers own rows and halo rows, `sent` the sent rows. If all are live, return `exchange`
-    itself. Collective if the exchange is node-aware.
+    `live` is a mask of the own rows, then the halo rows; `sent` is a mask of the sent rows. If all
+    rows are live, return `exchange` itself. Collective if the exchange is node-aware.
     """
     needed, own = live[len(live) - exchange.receive.volume :], places(live)
     kept = exchange.keep(sent, needed).renumbered(own, places(needed))

@@ -76,9 +76,9 @@ class StackGraph(LocalGraph):
         return int(rows.stop - rows.start)
 
     def targets_of(self, name: str, columns: Tensor) -> Tensor:
-        """Return what `columns` holds for the layer's output rows of type `name`, a row for each.
+        """Return the rows of `columns` that belong to the layer's outputs of type `name`.
 
-        `columns` comes from `columns_by_type`: own rows, then halo rows.
+        `columns` comes from `columns_by_type`: own rows of this type, then halo rows.
         """
         size = self.num_outputs_of(name)
         if self._union.outputs is None:

@@ -138,11 +138,11 @@ class Conv(nn.Module, ABC):
     ) -> Tensor:
         """Return the output rows. If `fixed` is given, no rows are sent, and x gets no gradient.
 
-        Collective. Some classes have more parameters. If the class attribute `draws` is true:
-        `key`, a uint64 that must be different for every layer and for every update. If the class
-        attribute `rectifies` is true: `onto` (Tensor[num_outputs, d_out] or None), rows to which
-        the output is added in place. With `onto`, `fixed` must be given, and the backward pass of
-        an earlier operation must not need the rows of `onto`.
+        Collective. Classes whose attribute `draws` is true have a further parameter `key`, a uint64
+        that must be different for every layer and for every update. Classes whose attribute
+        `rectifies` is true have a further parameter `onto` (Tensor[num_outputs, d_out] or None):
+        rows to which the output is added in place. With `onto`, `fixed` must be given, and the
+        backward pass of an earlier operation must not need the rows of `onto`.
 
         Parameters:
             x (Tensor[num_inputs, d_in]): Input rows.
@@ -272,8 +272,9 @@ class LinearAggregation:
     def projects_first(self, first: bool) -> bool:
         """Whether `nn.recompute` should multiply rows by W before the rows are sent.
 
-        With order "auto" and d_out = d_in, the first layer does not. Its input needs no gradient,
-        but rows multiplied by W would need an exchange in the backward pass.
+        With order "auto" and d_out = d_in, the result is False for the first layer. The input of
+        this layer needs no gradient, but rows multiplied by W would need an exchange in the
+        backward pass.
         """
         return self._order == "project-first" or (self._may_project and not first)
 

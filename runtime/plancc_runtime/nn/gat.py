@@ -29,11 +29,12 @@ class GATConv(Conv):
     """A layer of several attention heads.
 
     Hidden layers concatenate heads of width d_out / heads; the last layer averages heads of width
-    d_out. As in PyTorch Geometric's GATConv, one Glorot matrix holds the W of all heads, a_source
-    and a_target are Glorot matrices [heads, width], and the bias starts at 0. If the targets and
-    their neighbours differ in vertex type (`d_target`), the targets have a separate W, and do not
-    attend to themselves. With `parametrization` "paper", every head has separate Glorot
-    matrices W and [a_source, a_target], and the layer has a bias only if the option `bias` is set.
+    d_out. As in PyTorch Geometric's GATConv, one Glorot matrix holds the W of all heads, the
+    attention vectors of sources and targets, a_source and a_target, are Glorot matrices [heads,
+    width], and the bias starts at 0. If the targets and their neighbours differ in vertex type
+    (`d_target`), the targets have a separate W, and do not attend to themselves. With
+    `parametrization` "paper", every head has separate Glorot matrices W and [a_source, a_target],
+    and the layer has a bias only if the option `bias` is set.
     """
 
     Options = GATOptions

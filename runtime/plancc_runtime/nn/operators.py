@@ -76,7 +76,7 @@ def edge_softmax(pattern: Pattern, scores: Tensor) -> Tensor:
 def weighted_sum(pattern: Pattern, alpha: Tensor, x: Tensor) -> Tensor:
     """Return out[i, h] = sum over the nonzeros e = (i, j) of alpha[e, h] x[j, h] (GAT, Equation 4).
 
-    `alpha` is Tensor[nnz, heads] in CSR order, and x is Tensor[n, heads, d].
+    `alpha` is Tensor[nonzeros, heads] in CSR order, and x is Tensor[n, heads, d].
     """
     check_operand("x", x, (pattern.num_columns, None, None), x)
     check_operand("alpha", alpha, (pattern.num_nonzeros, x.shape[1]), x)
@@ -133,7 +133,7 @@ def graph_attention(
     Parameters:
         x (Tensor[n, heads d]): Rows of all columns, with the heads side by side.
         vectors: Tensor[2, heads, d], or Tensor[1, heads, d] if `target` is given.
-        places (int64[m], optional): Column of every row's vertex; by default column i.
+        places (int64[m], optional): Column of every row's vertex; by default column i for row i.
         target (Tensor[m, heads], optional): Target scores, if columns lack the rows' vertices.
     """
     heads, d = vectors.shape[1:]

@@ -95,8 +95,8 @@ def _places(call: Call) -> list[RowAxis] | None:
 def _on_shapes(call: Call, first: Spread, more: Iterable[int]) -> tuple[Any, Tensor]:
     """Run the function of a call on tensors without data, which have about `MANY` rows.
 
-    Return the result, and the tensor that replaced `first`. Each argument with a row axis gets as
-    many further rows as the next number in `more`.
+    Return the result, and the tensor that replaced `first`. `more` has a number for each argument
+    with a row axis: how many rows more than `MANY` the argument gets.
     """
     left, given = iter(more), []
 

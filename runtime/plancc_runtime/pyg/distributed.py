@@ -465,9 +465,9 @@ class Distributed(nn.Module):
 
 
 def _fetching(layer: nn.Module, rules: TorchRules, names: str) -> Any:
-    """Return a hook that fetches halo rows: the sources' features that a layer's messages read.
+    """Return a hook that fetches the halo rows of the tensors that a layer's messages read.
 
-    `names` is the attribute of the layer that lists the arguments of its message function.
+    `names` is the name of the layer's attribute that lists the arguments of its message function.
     """
     suffix = "_j" if getattr(layer, "flow", "") != "target_to_source" else "_i"
     read = sorted({k[:-2] for k in getattr(layer, names, ()) if k.endswith(suffix)})

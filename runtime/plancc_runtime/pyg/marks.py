@@ -68,7 +68,7 @@ class EdgeEnds(Mark):
     """A tensor of row ids: int64[...] with one end of edges, or int64[2, edges] with both ends.
 
     Attributes:
-        ends: Meaning of the ids: an item for each end that the tensor has.
+        ends: For each end that the tensor has, the rows to which its ids refer.
         relations: Indices of the relations to which the edges belong.
     """
 

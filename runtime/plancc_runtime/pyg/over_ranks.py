@@ -32,7 +32,8 @@ from plancc_runtime.transport.base import Transport
 class OverRanks(TorchFunctionMode):
     """Rules for torch's functions that combine the entries of all ranks, such as sums.
 
-    `mask` applies dropout to a tensor, given the rate, the entries' ids and the mask's index.
+    `mask` is a function that applies dropout. Its arguments are a tensor, the rate, the entries'
+    ids, and the number of dropout masks drawn before.
     """
 
     def __init__(

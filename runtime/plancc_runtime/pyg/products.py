@@ -38,8 +38,8 @@ def is_message(x: Any, dim: int, index: Any) -> TypeGuard[Spread]:
 def times_message(x: Any, y: Any) -> Message | None:
     """Return the product of a message tensor and factors of its edges; None if x, y do not fit.
 
-    One of x and y is the message tensor, the other has the factors. The factors have as many axes:
-    their leading axes have the sizes of the message tensor's, and all further axes have size 1.
+    One of x and y is the message tensor, the other has the factors. Both have equally many axes.
+    The factors' leading axes have the message tensor's sizes, and all further axes have size 1.
     """
     message, values = (x, y) if isinstance(x, Message) else (y, x)
     if (

@@ -126,7 +126,8 @@ class LinkBatches:
     def _ends_of(self, negatives: Int64Array, total: int, epoch: int) -> tuple[Int64Array, ...]:
         """Return the mini-batch's negatives whose sources this rank owns. Collective.
 
-        The three arrays, int64[k], hold each source's row, each target's rank and its row there.
+        The three arrays, int64[pairs], hold each source's row, each target's owner, and the
+        target's row on this owner.
         `negatives` are indices among the `total` negatives of the epoch.
         """
         n = self._directory.num_vertices

@@ -100,7 +100,7 @@ def sending_lists(
 
 
 class RowLists:
-    """Sends one number for every row in a subset of an exchange's rows; may be used repeatedly.
+    """Sends, whenever `tell` is called, one number for each row in a subset of an exchange's rows.
 
     Messages have two words for each number: the row's position in the message, and the number.
     """
