@@ -69,7 +69,7 @@ def command(
     """
     if target is not None or NONZERO_PARTS.search(output) or PART_VECTOR.search(output):
         names = (*OF_GRAPHS, *options.READING_FLAGS)
-        options.refuse_given(names, "is only for a graph; drop it, as a plan is written unchanged")
+        options.refuse_given(names, "is only for a graph, as a plan is written unchanged")
     if target is not None:
         _export_to_framework(source, target, output)
         return

@@ -92,7 +92,7 @@ def command(
         settings = resumed_settings(settings)
 
     if signals and settings["checkpoint"] is None:
-        raise InputError(f"--signal {signals[0]} needs --checkpoint; give its folder too")
+        raise InputError(f"--signal {signals[0]} needs --checkpoint; give a folder with it")
     job = RankJob(PROGRAM, command)
 
     def end() -> None:

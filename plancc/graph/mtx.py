@@ -224,7 +224,7 @@ class MtxEntries:
     def __iter__(self) -> Iterator[Entries]:
         if self.shape[0] != self.shape[1]:
             told = (
-                f"a matrix of {self.shape[0]} rows and {self.shape[1]} columns must be read whole"
+                f"a matrix of {self.shape[0]} rows, {self.shape[1]} columns must be read as a whole"
             )
             cure = "compile it on one rank, without `memory`"
             raise InputError(f"{os.fspath(self._path)}: {told}: {cure}")

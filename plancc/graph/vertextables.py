@@ -68,7 +68,7 @@ def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
         raise InputError(f"{name}: {len(words)} names for {len(first[0])} columns; none may repeat")
     wanted = dict.fromkeys(wanted_columns(words, keys))
     if not wanted and any(map(is_number, words)):
-        told = "it is neither numbers only nor names of columns"
+        told = "the line is neither numbers only nor names of columns"
         cure = "if ids are names, add a line of column names, such as id,f0,label"
         raise InputError(f"{name}, line 1: {told}; {cure}")
     rows = [row for row in first if len(row) == len(words)]

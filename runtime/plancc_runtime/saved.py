@@ -86,8 +86,8 @@ class Description:
         options = _fields_of(NetworkOptions, rest, name, ())
         if rest:
             raise InputError(
-                f"{name}: plancc {shown(writer, 20)} wrote it; this version ({__version__}) does "
-                f"not know the option '{shown(min(rest), 40)}' of its network"
+                f"{name}: plancc {shown(writer, 20)} wrote the file; this version ({__version__}) "
+                f"does not know the option '{shown(min(rest), 40)}' of the file's network"
             )
         for key, value in options.get("conv", {}).items():
             if isinstance(value, float) and not math.isfinite(value):

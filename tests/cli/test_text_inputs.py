@@ -363,7 +363,7 @@ CASES = [
     Case("F7: sorted on the disk", {"g.txt": f"6 7\n{RING}"}, "convert g.txt -o f --memory 10",
          refused="numbers of vertices and edges; put # before it"),
     Case("F1: bip sorted on the disk", {"g.txt": f"% bip unweighted\n{KONECT}"},
-         "convert g.txt -o f --memory 10", refused="two id spaces ('bip')|without --memory"),
+         "convert g.txt -o f --memory 10", refused="a bipartite list ('bip')|without --memory"),
     Case("F1: two things sorted on the disk", {"g.csv": "user,item\n1,1\n2,1\n"},
          "convert g.csv -o f --memory 10", says=("'user' and 'item' share one id space",)),
     Case("F1: sides as types", {"t/types.toml": TYPES, "t/e.csv": "user,item\n0,0\n1,0\n0,1\n"},

@@ -129,7 +129,7 @@ class Message(Spread):
         """Return `rows` and `factors`; raise InputError if either has changed in place."""
         if [version(self.rows), version(self.factors)] != self.versions:
             raise InputError(
-                "the network changes rows in place between reading and summing; change a copy"
+                "the network changes rows in place before they are summed; change a copy instead"
             )
         return self.rows, self.factors
 

@@ -58,7 +58,7 @@ def unpacked(data: bytes) -> Any:
     end = LENGTH + int.from_bytes(data[:LENGTH], "little")
     try:
         if not LENGTH <= end <= len(data):
-            raise ValueError("the header needs more bytes than there are")
+            raise ValueError("the header needs more bytes than the data have")
         header = json.loads(data[LENGTH:end])
         arrays = []
         for text, shape in header["arrays"]:
