@@ -98,7 +98,7 @@ def _checked(array: Array, what: str) -> Int64Array:
     if array.ndim != 1 or array.dtype.kind not in "iu" or not array.size:
         raise InputError(f"{what} is not a list of whole numbers")
     if array.min() < 0 or array.max() >= 2**31:
-        raise InputError(f"{what} has numbers in {array.min()}..{array.max()}, out of range 0..2^31 - 1")
+        raise InputError(f"{what} holds {array.min()}..{array.max()}, out of range 0..2^31 - 1")
     return array.astype(np.int64)
 
 
