@@ -67,7 +67,7 @@ def with_edges(
     elif isinstance(given, str | os.PathLike):
         where = f"{where} {os.fspath(given)}"
         if not os.fspath(given).endswith(".npy"):
-            raise InputError(f"{where}: give a .npy file, or '{OF_SOURCE}' for the source's own")
+            raise InputError(f"{where}: give features as .npy, or '{OF_SOURCE}' for the source's")
         given = map_array(given)
     if graph.types is not None:
         given = _relation_features(given, graph.types, edges, where)

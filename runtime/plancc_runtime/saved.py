@@ -114,9 +114,9 @@ class Description:
         found, shapes = read_description(path)
         if found is None:
             raise InputError(
-                f"{name}: does not describe its network, because an old version or another "
-                "program wrote it; load it with `init` and the options of the network, and save "
-                "it again"
+                f"{name}: does not describe the network of the weights, because an old version or "
+                "another program wrote the file; load the file with `init` and the options of the "
+                "network, and save the weights again"
             )
         description = cls.from_dict(found, name)
         description._check_size(shapes, name)

@@ -371,7 +371,7 @@ def test_wrong_plans_and_weights(case, tmp_path):
     case.save("wide.npz", dims=[WIDTH, HIDDEN + 1, CLASSES])
     fails(r"wide\.npz: convs\.0\.weight has shape \(6, 5\)", "wide.npz", features=case.features)
     np.savez(case.folder / "old.npz", **case.weights)
-    fails(r"old\.npz: does not describe its network", "old.npz", features=case.features)
+    fails(r"old\.npz: does not describe the network", "old.npz", features=case.features)
     case.save("uneven.npz", dims=[WIDTH, HIDDEN, HIDDEN + 1, CLASSES])
     fails(r"predictions need hidden layers of one width", "uneven.npz", features=case.features)
 
