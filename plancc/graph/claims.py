@@ -179,7 +179,7 @@ def warn_of_counts(
             first = "subtract 1 from the ids, and " * (least == 1)
             cure = f": {first}`num_vertices` {claims.vertices} keeps vertices without an edge"
     if said:
-        counts = f"{' and '.join(said)}, and {' and '.join(read)} are read{cure}"
+        counts = f"{' and '.join(said)}, but {' and '.join(read)} are read{cure}"
         warn(f"{where}: {claims.place} {counts}")
     if claims.sides is not None and by_number:
         words = "'bip': u and v have separate ids, but `keep_ids` or `num_vertices` joins them"

@@ -128,7 +128,7 @@ def _without_names(
     table, found, ids = read_numbers(name, mark), Columns(), ""
     if data_keys(keys).get("id") != "" and begins_with_ids(table, graph):
         bounds = f"{table[:, 0].min():.0f}..{table[:, 0].max():.0f}, every vertex once"
-        cure = "(if this is wrong, add a line of names, such as f0,f1)"
+        cure = "(if these are not ids, add a line of column names, such as f0,f1)"
         warn(f"{name}: the first column holds {bounds}, so it is read as vertex ids {cure}")
         ids, found["id"], table = "id", table[:, 0].astype(np.int64), table[:, 1:]
     if table.shape[1] == 1:

@@ -148,7 +148,7 @@ def _check_feature(grid: Grid, options: TrainOptions) -> None:
     if options.wire != "fp32" and grid.rows == 1:
         raise InputError(
             f"`wire` {options.wire} has no effect: it rounds halo rows between groups, but "
-            f"grid '{grid}' has one group; leave `wire` out"
+            f"grid '{grid}' has one group of ranks; leave `wire` out"
         )
     if options.pipeline != "off" and grid.rows > 1:
         raise InputError(
