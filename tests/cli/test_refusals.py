@@ -239,7 +239,7 @@ TABLE = {
         "p.h5 --part short.part -o short.part": "is used twice",
         "p.h5 --part short.part -o x.h5": "short.part",
         "p.h5 --part nine.part -o x.h5": "vertex 89 is in part 9",
-        "edge.h5 -o x.h5": "this is an edge plan; compile it again",
+        "edge.h5 -o x.h5": "this is an edge plan; compile the graph",
     },
     "patch": {
         "p.h5 -o q.h5": "give either the changed graph (--graph)",

@@ -49,7 +49,7 @@ def test_saved_weights_are_announced_and_have_their_own_extension(case, tmp_path
     other = tmp_path / "w.pt"
     done = alone(plan, "--epochs", 1, "--save", other)
     assert done.returncode == 2
-    assert f"--save {other}: weights need a name that ends in .npz" in done.stderr
+    assert f"--save {other}: the file of weights needs a name that ends in .npz" in done.stderr
     assert not other.exists()
 
 

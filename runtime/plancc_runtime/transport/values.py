@@ -68,7 +68,7 @@ def unpacked(data: bytes) -> Any:
                 raise ValueError(f"no array of {text}")
             size = count * dtype.itemsize
             if size > len(data) - end:
-                raise ValueError("an array needs more bytes than follow")
+                raise ValueError("an array needs more bytes than follow the header")
             values = np.frombuffer(data, dtype, count, end)
             arrays.append(values.reshape(shape).copy())
             end += size
