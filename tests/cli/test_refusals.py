@@ -347,7 +347,7 @@ TABLE = {
     "convert": {
         "none.mtx -o f": "none.mtx",
         "g.mtx -o typed": "the folder is not empty",
-        "ok.mtx -o d.npz": "cannot write folder d.npz: a file of that name exists",
+        "ok.mtx -o d.npz": "cannot write folder d.npz: a file has this name",
         "g.mtx -o no/f": "does not exist",
         "g.mtx -o f --memory much": "much",
         "g.mtx -o f --data none.npy": "none.npy",

@@ -148,7 +148,7 @@ def test_a_graph_without_such_features_is_refused(case, weights):
         ({"conv": {"order": {}}}, "order|describes no network"),
         ({"conv": {"wheels": 4}}, "wheels"),
         ({"model": "gat", "conv": {"heads": 2**40}}, "fewer weights"),
-        ({"wheels": 4}, "does not know the option 'wheels' of its network"),
+        ({"wheels": 4}, "does not know the option 'wheels' of the file's network"),
     ],
 )
 def test_made_up_descriptions(change, words, weights, tmp_path):
