@@ -481,7 +481,7 @@ class TorchRules(OverRanks):
 
     def _embedding(self, call: Call, x: Spread) -> Tensor:
         if call.get(3, "max_norm") is not None or call.get(5, "scale_grad_by_freq", False):
-            refuse(call, "changes rows of its weights, or counts how often a rank reads each row")
+            refuse(call, "uses max_norm or scale_grad_by_freq, which depend on a rank's rows")
         return self._row_by_row(call, [x])
 
     def _nonzero(self, call: Call, x: Spread) -> Tensor:
