@@ -126,7 +126,7 @@ def first_line(
     ):
         if cut_off or (len(first) == 2 and (np.diff(below[0], prepend=first[0]) <= 0).all()):
             return "is read as an edge; if it has the sizes of the graph, put # before it", None
-        words = f"`columns` {'1,2,3'[: 2 * len(first) - 1]} reads it as an edge"
+        words = f"`columns` {'1,2,3'[: 2 * len(first) - 1]} reads the line as an edge"
         words = f"is read as the counts of vertices and edges, not as an edge ({words})"
         return words, Said("the first line says", int(first[0]), int(first[-1]))
     if of_pandas and len(ids) and ids.min() > 1 and len(np.unique(ids)) < len(ids):

@@ -257,7 +257,7 @@ class EdgeListEntries(PiecewiseEdges):
         """
         where = self.where
         if table.claims.sides is not None and not by_number:
-            cure = "compile it on one rank, without `memory`"
+            cure = "compile the file on one rank, without `memory`"
             raise InputError(f"{where}: a bipartite list ('bip') cannot be read in pieces; {cure}")
         below = np.setdiff1d(np.union1d(*self.sides), self._first[:2])
         named = table.ends or self._columns or not len(below)
