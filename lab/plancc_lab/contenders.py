@@ -80,7 +80,7 @@ class Contender:
         for option, value in _split(words, known):
             check_choice(f"option of '{name}'", option, known)
             if option == "partitioner" and model != name:
-                raise InputError(f"`{option}` {value}: {name} is also a partitioner; leave one out")
+                raise InputError(f"`{option}` {value} and {name} both name a partitioner; give one")
             if option in search or option in options:
                 raise InputError(f"`{option}` is given twice")
             if not value and kind_of(known[option]) != "bool":
