@@ -449,7 +449,7 @@ def test_weights_of_random_labels_predict_nothing(case, tmp_path):
     )
     assert refused.returncode == 2
     assert "random.npz: these weights were trained on random labels" in refused.stderr
-    assert "which --data has by the key labels or y, and train again" in refused.stderr
+    assert "(key labels or y of --data), and train again" in refused.stderr
     assert done.returncode == 0, done.stderr
     assert not read_description(saved[1])[0]["random_labels"]
 
