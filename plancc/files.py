@@ -115,7 +115,7 @@ def read_toml(path: StrPath) -> dict[str, Any]:
     if len(content) > MOST_TOML:
         raise InputError(f"{name}: is larger than {MOST_TOML >> 20} MiB, too large for settings")
     if _DEEP_KEY.search(content):
-        raise InputError(f"{name}: a key has more than 50 parts, too many for settings")
+        raise InputError(f"{name}: a key has more than 50 levels, too many for settings")
     try:
         values = tomllib.loads(_text_of(content))
         repr(values)  # fails for hexadecimal integers with more digits than Python can print
@@ -405,10 +405,10 @@ def check_folder_target(path: StrPath) -> str:
     if os.path.isdir(target):
         if os.listdir(target):
             raise OutputError(
-                f"cannot write {shown}: the folder is not empty; name a new one, or remove it"
+                f"cannot write {shown}: the folder is not empty; name a new folder, or remove it"
             )
     elif os.path.exists(target):
-        raise OutputError(f"cannot write folder {shown}: a file of that name exists; name another")
+        raise OutputError(f"cannot write folder {shown}: a file has this name; choose another name")
     if not os.path.isdir(parent):
         raise OutputError(f"cannot write {shown}: the folder {parent} does not exist")
     if not os.access(parent, os.W_OK | os.X_OK):

@@ -90,15 +90,15 @@ PLAN_OPTIONS: Rows = {
     ),
 }
 REFINEMENTS: Rows = {
-    "objective 'volume' does not support `max_extra_volume`; drop it, or choose objective "
-    "{0}": lambda asked: (
+    "objective 'volume' does not support `max_extra_volume`; leave out this option, or choose "
+    "objective {0}": lambda asked: (
         asked.max_extra_volume is not None
         and asked.objective == "volume"
         and ", ".join(name for name in OBJECTIVES if name != "volume")
     )
 }
 TASKS: Rows = {
-    "model '{asked.name}' has no option `objective`; drop it": lambda asked: (
+    "model '{asked.name}' has no option `objective`; leave the option out": lambda asked: (
         asked.objectives and not asked.model.searched
     ),
     "objective '{asked.options.objective}': the objective of model '{asked.name}' is the "
@@ -107,7 +107,7 @@ TASKS: Rows = {
     ),
     "objective '{asked.options.objective}' is only for {0[0]}; for model '{asked.name}' choose "
     "from {0[1]}": lambda asked: asked.objectives and _objective_of_others(asked),
-    "`{0[0]}` {0[1]}: model '{asked.name}' needs no partitioner; drop it": lambda asked: (
+    "`{0[0]}` {0[1]}: model '{asked.name}' needs no partitioner; drop `{0[0]}`": lambda asked: (
         asked.model.problem is None and asked.options.named
     ),
     "`budget` only limits refinement, but the nets of {asked.model.batches} batches are "

@@ -176,7 +176,7 @@ def _loaded(plan: Plan | StrPath, part: StrPath | npt.ArrayLike | None) -> Plan:
         plan = with_part(plan, part)
     if plan.fold is not None:
         raise InputError(
-            "refine changes the owners of rows, but this is an edge plan; compile it again "
+            "refine changes the owners of rows, but this is an edge plan; compile the graph again "
             "with another `effort` or `objective`, or name owners of rows (`part`)"
         )
     return plan

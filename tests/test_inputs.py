@@ -232,7 +232,7 @@ def test_reading_options_with_an_open_quote():
 
 def test_settings_are_small(tmp_path):
     (tmp_path / "a.toml").write_text("a." * 10**5 + "a = 1")
-    with pytest.raises(InputError, match="more than 50 parts"):
+    with pytest.raises(InputError, match="more than 50 levels"):
         read_toml(tmp_path / "a.toml")
     (tmp_path / "a.toml").write_text("a = [" + "1.5, " * 10**4 + "]")
     assert len(read_toml(tmp_path / "a.toml")["a"]) == 10**4

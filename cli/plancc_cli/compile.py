@@ -138,7 +138,7 @@ def command(
 
         compile_on_ranks(settings)
         return
-    options.refuse_given(["timeout"], "is only for several ranks, which a launcher starts; drop it")
+    options.refuse_given(["timeout"], "is only for several ranks, which a launcher starts")
     options.check_plan_output(output, *inputs)
     import plancc
     from plancc.graph.folders import check_reading

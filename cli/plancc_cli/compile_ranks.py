@@ -47,7 +47,7 @@ def _work(context: click.Context, settings: Mapping[str, Any], transport: Transp
     output = given["output"]
     with transport.agreement():
         if given["compress"]:
-            raise InputError("`compress` works in one process only; drop it")
+            raise InputError("`compress` works in one process only; leave `compress` out")
         if first:
             inputs = given["graph"], given["part"], given["links"], *given["data"]
             options.check_plan_output(output, *inputs)

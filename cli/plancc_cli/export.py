@@ -69,14 +69,14 @@ def command(
     """
     if target is not None or NONZERO_PARTS.search(output) or PART_VECTOR.search(output):
         names = (*OF_GRAPHS, *options.READING_FLAGS)
-        options.refuse_given(names, "is only for a graph; drop it, as a plan is written unchanged")
+        options.refuse_given(names, "is only for a graph, as a plan is written unchanged")
     if target is not None:
         _export_to_framework(source, target, output)
         return
     options.check_output(output, source, *data)
     wanted = Balance.parse(balance or "nnz", dims)
     if wanted.allowed:
-        raise InputError(f"--balance {balance}: limits cannot be exported; drop them, as in 'nnz'")
+        raise InputError(f"--balance {balance}: limits cannot be exported; give none, as in 'nnz'")
     if balance is not None and not output.removesuffix(".gz").endswith(WEIGHTED):
         cure = f"drop --balance {balance}, or choose from {', '.join(WEIGHTED)}"
         raise InputError(f"{output}: this format cannot hold vertex weights; {cure}")

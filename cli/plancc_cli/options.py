@@ -366,7 +366,7 @@ def _parse_capacities(text: str) -> tuple[float, ...]:
         numbers = [float(word) for word in text.split(",")]
     except ValueError:
         if "," in text and not os.path.exists(text):
-            cure = "give a number above 0 for every part, such as 1,1,2, or a file of them"
+            cure = "give a number above 0 for every part, such as 1,1,2, or a file of numbers"
             raise InputError(f"--capacities '{text}': {cure}") from None
         return read_capacities(text)
     return check_capacities(numbers)

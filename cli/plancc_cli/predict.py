@@ -100,7 +100,7 @@ def command(
             if output is None and ids is None and links is None:
                 raise InputError("-o: give the file to write, or give --ids to print predictions")
             if links is not None and (ids is not None or embeddings is not None):
-                raise InputError("--links cannot be combined with --ids or --embeddings; drop it")
+                raise InputError("--links excludes --ids and --embeddings; drop --links or these")
             if output is not None:
                 options.check_output(output, plan, weights, ids, links)
         with ExitStack() as stack:

@@ -92,7 +92,7 @@ def command(
         settings = resumed_settings(settings)
 
     if signals and settings["checkpoint"] is None:
-        raise InputError(f"--signal {signals[0]} needs --checkpoint; give its folder too")
+        raise InputError(f"--signal {signals[0]} needs --checkpoint; give a folder with it")
     job = RankJob(PROGRAM, command)
 
     def end() -> None:
@@ -179,7 +179,7 @@ def _run(
                 options.check_output(path, *taken)
                 taken.append(path)
         if save and os.path.splitext(save)[1] != ".npz":
-            raise InputError(f"--save {save}: weights need a name that ends in .npz")
+            raise InputError(f"--save {save}: the file of weights needs a name that ends in .npz")
 
     printed = _Printed(transport, plan, level)
     result, predict = trained(plan, train_options, transport, printed.report, printed.begin, stop)

@@ -92,7 +92,7 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
             task = link_task(header, told)
         basis = Basis.read(file, given["dims"], given["machine"], links=task is not None)
     if epoch and seed is not None and task is None and given["split"] is None:
-        raise InputError(f"`seed` {seed}: nothing is random without links or `split`; drop it")
+        raise InputError(f"`seed` {seed}: nothing is random without links or `split`; drop `seed`")
     live = epoch and DEAD_ROWS in given["passes"]
     if given["split"] is not None:
         split = _split(given, seed, live)

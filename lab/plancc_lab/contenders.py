@@ -80,7 +80,7 @@ class Contender:
         for option, value in _split(words, known):
             check_choice(f"option of '{name}'", option, known)
             if option == "partitioner" and model != name:
-                raise InputError(f"`{option}` {value}: {name} is also a partitioner; leave one out")
+                raise InputError(f"`{option}` {value} and {name} both name a partitioner; give one")
             if option in search or option in options:
                 raise InputError(f"`{option}` is given twice")
             if not value and kind_of(known[option]) != "bool":
@@ -198,7 +198,7 @@ def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
         raise InputError(f"`models` '{text}': name at least one, such as hp,metis")
     for each in found:
         if sum(each.label == other.label for other in found) > 1:
-            raise InputError(f"`models` '{text}': '{each.label}' is given twice; drop one")
+            raise InputError(f"`models` '{text}': '{each.label}' is given twice; give it once")
     labels = [each.label for each in found]
     if baseline is not None and baseline not in labels:
         if baseline.split(":")[0] not in (*MODELS, *PARTITIONERS):
@@ -218,8 +218,8 @@ def parse_numbers(text: str) -> list[int]:
         match = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", word.strip(), re.ASCII)
         if not match:
             raise InputError(
-                f"numbers '{text}': give a range such as 16..4096, which stands for its powers of "
-                "two, or numbers such as 16,36,64"
+                f"numbers '{text}': give a range such as 16..4096, which stands for all powers of "
+                "two in it, or numbers such as 16,36,64"
             )
         first, last = int(match[1]), int(match[2] or match[1])
         if not 1 <= min(first, last) <= max(first, last) <= MOST:

@@ -31,7 +31,7 @@ CLASSES_PER_CLASS = 16
 CLUSTERS = 1024
 """Cluster numbers below this one are always allowed, and those below the number of vertices."""
 
-_CURE = "read it with `allow_large` if this is right"
+_CURE = "if the number is right, read the source with `allow_large`"
 _source: ContextVar[int | None] = ContextVar("bytes of the source that is read", default=None)
 _large: ContextVar[bool] = ContextVar("whether sources may be large", default=False)
 

@@ -126,7 +126,7 @@ def first_line(
     ):
         if cut_off or (len(first) == 2 and (np.diff(below[0], prepend=first[0]) <= 0).all()):
             return "is read as an edge; if it has the sizes of the graph, put # before it", None
-        words = f"`columns` {'1,2,3'[: 2 * len(first) - 1]} reads it as an edge"
+        words = f"`columns` {'1,2,3'[: 2 * len(first) - 1]} reads the line as an edge"
         words = f"is read as the counts of vertices and edges, not as an edge ({words})"
         return words, Said("the first line says", int(first[0]), int(first[-1]))
     if of_pandas and len(ids) and ids.min() > 1 and len(np.unique(ids)) < len(ids):
@@ -179,7 +179,7 @@ def warn_of_counts(
             first = "subtract 1 from the ids, and " * (least == 1)
             cure = f": {first}`num_vertices` {claims.vertices} keeps vertices without an edge"
     if said:
-        counts = f"{' and '.join(said)}, and {' and '.join(read)} are read{cure}"
+        counts = f"{' and '.join(said)}, but {' and '.join(read)} are read{cure}"
         warn(f"{where}: {claims.place} {counts}")
     if claims.sides is not None and by_number:
         words = "'bip': u and v have separate ids, but `keep_ids` or `num_vertices` joins them"

@@ -67,7 +67,7 @@ def with_edges(
     elif isinstance(given, str | os.PathLike):
         where = f"{where} {os.fspath(given)}"
         if not os.fspath(given).endswith(".npy"):
-            raise InputError(f"{where}: give a .npy file, or '{OF_SOURCE}' for those in the source")
+            raise InputError(f"{where}: give features as .npy, or '{OF_SOURCE}' for the source's")
         given = map_array(given)
     if graph.types is not None:
         given = _relation_features(given, graph.types, edges, where)
@@ -88,7 +88,7 @@ def _relation_features(given: Any, types: Types, edges: ListedEdges, where: str)
     if len(widths) < len(arrays) or len({*widths.values()}) != 1:
         said = shown(", ".join(f"{each[1]} {widths.get(each, 0)}" for each in arrays)) or "none"
         rule = "all relations with features need the same number of columns"
-        raise InputError(f"{where}: {rule}, but they have {said}; add columns of zeros")
+        raise InputError(f"{where}: {rule}, but the numbers are {said}; add columns of zeros")
     assert edges.relation is not None
     found = np.zeros((len(edges.row), *{*widths.values()}))
     for relation, features in arrays.items():

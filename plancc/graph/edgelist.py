@@ -258,8 +258,8 @@ class EdgeListEntries(PiecewiseEdges):
         """
         where = self.where
         if table.claims.sides is not None and not by_number:
-            cure = "compile it on one rank, without `memory`"
-            raise InputError(f"{where}: edges in two id spaces ('bip') must be read whole; {cure}")
+            cure = "compile the file on one rank, without `memory`"
+            raise InputError(f"{where}: a bipartite list ('bip') cannot be read in pieces; {cure}")
         below = np.setdiff1d(np.union1d(*self.sides), self._first[:2])
         named = table.ends or self._columns or not len(below)
         if not named and first_line(self._first, self.most - 1, [below], is_table=False)[0]:
@@ -520,10 +520,10 @@ def _names_columns(path: StrPath, line: _Line, data: bytes, wanted: Sequence[str
     if usual is not bool(again) or by_number or not text:
         return usual and not again
     found = usual or is_table
-    taken, cure = ("names of columns", "`columns` 1,2 makes it an edge") if found else (
-        "an edge", "# before it makes it a comment"
+    taken, cure = ("names of columns", "`columns` 1,2 makes the line an edge") if found else (
+        "an edge", "a # before the line makes it a comment"
     )  # fmt: skip
-    one = show(again[0]) if again else "neither"
+    one = show(again[0]) if again else "neither word"
     told = f"{os.fspath(path)}, line {line.number}: {show((separator or b' ').join(words))}"
     warn(f"{told} is read as {taken}; {one} occurs as an id below ({cure})")
     return found

@@ -106,8 +106,8 @@ def check_reading(path: StrPath, memory: int | None, *, format: str | None = Non
     takes = 0 if entry.entries is None else _taken(path, entry)
     if takes > memory:
         told = f"about {takes / 2**20:,.0f} MiB, but `memory` is {memory / 2**20:,.0f} MiB"
-        cure = "`plancc convert` makes a folder from it within this memory"
-        raise InputError(f"{os.fspath(path)}: reading it takes {told}; {cure}")
+        cure = "`plancc convert` makes a folder from the file within this memory"
+        raise InputError(f"{os.fspath(path)}: reading the file takes {told}; {cure}")
 
 
 def _is_there(path: StrPath, entry: Format) -> bool:

@@ -217,7 +217,7 @@ def find_format(path: StrPath, format: str | None = None) -> str:
     if extension == ".h5":
         raise InputError(f"{where}: the extension .h5 stands for a plan; give the graph file")
     if extension == ".hgr":
-        raise InputError(f"{where}: a hypergraph is not a graph; plancc partition reads it")
+        raise InputError(f"{where}: a hypergraph is not a graph; give it to plancc partition")
     if extension in PACKED:
         raise InputError(f"{where}: the file is packed, but only .gz can be read; unpack it first")
     every = ((name, " ".join(entry.extensions) or "a folder") for name, entry in formats.items())

@@ -101,7 +101,7 @@ def _usual_ends(
         u, v = (names[lower.index(name)] for name in pair)
         if names.index(v) < names.index(u):
             told = f"column {show(u)} holds rows, and {show(v)} the rows they need"
-            cure = f"(`columns` {v},{u} reverses them)"
+            cure = f"(`columns` {v},{u} swaps the columns)"
             warn(f"{where}: the columns are read by their names: {told} {cure}")
         return [u, v]
     others = [name for name in names[1:] if name not in weights]

@@ -174,7 +174,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
         if each.read_links is not None and each.files is not None and each.files(name):
             found: Mapping[str, Any] = each.read_links(name)
             return found
-    raise InputError(f"{name}: is not a folder of a format that holds links")
+    raise InputError(f"{name}: is a folder, but not of a format that holds links")
 
 
 def _labelled(
@@ -200,7 +200,7 @@ def _labelled(
             told = (
                 f"{wrong.sum():,} of the {len(wrong):,} pairs of edge_label 0 of {name} are edges"
             )
-            cure = "if you have your own labels, leave neg_sampling_ratio above 0"
+            cure = "if edge_label holds your own labels, use a neg_sampling_ratio above 0"
             raise InputError(f"{where}{told}, so they are not negatives; {cure}")
         if name != SPLITS[0]:
             found[f"{name}_negative"] = negative
@@ -365,7 +365,7 @@ def cut_by_time(times: FloatArray, shares: Sequence[float], where: str) -> tuple
     sizes = np.diff([*cuts, total])
     if any(size != int(share * total) for size, share in zip(sizes.tolist(), shares, strict=True)):
         told = [
-            f"{size / total:.1%} of the links are for {split}, from {times[cut]:.15g} on"
+            f"{size / total:.1%} of the links are for {split}, from time {times[cut]:.15g} on"
             for split, size, cut in zip(("validation", "test"), sizes, cuts, strict=True)
             if size
         ]

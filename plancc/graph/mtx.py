@@ -224,10 +224,8 @@ class MtxEntries:
 
     def __iter__(self) -> Iterator[Entries]:
         if self.shape[0] != self.shape[1]:
-            told = (
-                f"a matrix of {self.shape[0]} rows and {self.shape[1]} columns must be read whole"
-            )
-            cure = "compile it on one rank, without `memory`"
+            told = f"a matrix of shape {self.shape[0]} x {self.shape[1]} cannot be read in pieces"
+            cure = "compile the file on one rank, without `memory`"
             raise InputError(f"{os.fspath(self._path)}: {told}: {cure}")
         for entries in self._chunks():
             yield self._mirrored(*entries)

@@ -67,7 +67,7 @@ def rows_by_id(ids: npt.NDArray[Any], graph: Graph, what: str) -> npt.NDArray[np
             differ = "; ids count from 1 here, the graph's from 0"
         told = f"vertex {show(vertices[~there][0])} of the graph has no row"
         missing = f"({np.count_nonzero(~there):,} of {len(vertices):,} vertices have none)"
-        cure = "give every vertex a row; -1 is a label that is not known"
+        cure = "give every vertex a row; a label of -1 means that the label is unknown"
         raise InputError(f"{what}: {told} {missing}{differ}: {cure}")
     if others := len(ids) - len(vertices):
         all_there = ascending[0] == 0 and ascending[-1] == len(ids) - 1 and has_choice(graph)
@@ -251,8 +251,8 @@ def warn_of_order(graph: Graph, where: str) -> None:
     if ids is None or graph.types is not None:  # the ids of types are separate
         return
     if in_file if are_names(ids) else (np.diff(ids) != 1 if in_file else np.diff(ids) < 0).any():
-        order = f"in the graph's order of vertices ({_first(ids)})"
-        warn(f"{where}rows without ids are read {order}; if wrong, give a key or column 'id'")
+        order = f"in the graph's order of vertices ({_first(ids)}); if the rows have another order"
+        warn(f"{where}rows without ids are read {order}, give a key or column 'id'")
 
 
 def warn_of_lines(graph: Graph, path: Any) -> None:

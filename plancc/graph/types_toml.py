@@ -149,7 +149,7 @@ def read_relations(
     if others:
         warn(f"{folder}: ignored: {', '.join(others)}, which {HEAD} does not name")
     if features:
-        warn(f"{folder}: '{EDGE_FEATURES}' {LEFT_OUT}; to keep them, set `edge_features` to source")
+        warn(f"{folder}: '{EDGE_FEATURES}' {LEFT_OUT}; to keep more, set `edge_features` to source")
     entries, told = dict[Relation, Entries](), list[str]()
     for relation, name in files.items():
         graph, row, column = _matrix(os.path.join(folder, name), relation, counts, pattern)

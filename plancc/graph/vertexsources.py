@@ -122,7 +122,7 @@ def read_vertex_data(
                 found["by_type"] = data.by_type
             for key, array in data.arrays().items():
                 if key in found:
-                    raise InputError(f"{name}: {key} are in {home[key]}, too; give only one")
+                    raise InputError(f"{name}: {key} are in {home[key]}, too; give them once")
                 found[key], home[key] = array, name
         listed = ", ".join(names)
         for called in missing.values():

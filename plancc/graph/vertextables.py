@@ -68,7 +68,7 @@ def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
         raise InputError(f"{name}: {len(words)} names for {len(first[0])} columns; none may repeat")
     wanted = dict.fromkeys(wanted_columns(words, keys))
     if not wanted and any(map(is_number, words)):
-        told = "it is neither numbers only nor names of columns"
+        told = "the line is neither numbers only nor names of columns"
         cure = "if ids are names, add a line of column names, such as id,f0,label"
         raise InputError(f"{name}, line 1: {told}; {cure}")
     rows = [row for row in first if len(row) == len(words)]
@@ -128,7 +128,7 @@ def _without_names(
     table, found, ids = read_numbers(name, mark), Columns(), ""
     if data_keys(keys).get("id") != "" and begins_with_ids(table, graph):
         bounds = f"{table[:, 0].min():.0f}..{table[:, 0].max():.0f}, every vertex once"
-        cure = "(if this is wrong, add a line of names, such as f0,f1)"
+        cure = "(if these are not ids, add a line of column names, such as f0,f1)"
         warn(f"{name}: the first column holds {bounds}, so it is read as vertex ids {cure}")
         ids, found["id"], table = "id", table[:, 0].astype(np.int64), table[:, 1:]
     if table.shape[1] == 1:

@@ -98,7 +98,7 @@ def _checked(array: Array, what: str) -> Int64Array:
     if array.ndim != 1 or array.dtype.kind not in "iu" or not array.size:
         raise InputError(f"{what} is not a list of whole numbers")
     if array.min() < 0 or array.max() >= 2**31:
-        raise InputError(f"{what} has numbers in {array.min()}..{array.max()}, out of range")
+        raise InputError(f"{what} holds {array.min()}..{array.max()}, out of range 0..2^31 - 1")
     return array.astype(np.int64)
 
 
@@ -117,7 +117,7 @@ def _original_ids(where: str, count: int) -> Int64Array:
             return _checked(as_array(held, file), file)
     told = f"numbers the {count} vertices as DGL does, and its folder has no mapping"
     saved = (
-        f"what partition_graph(..., return_mapping=True) returns for the vertices as {MAPPINGS[0]}"
+        f"as {MAPPINGS[0]} what partition_graph(..., return_mapping=True) returns for the vertices"
     )
     raise InputError(f"{where}: {told} to the graph's own numbers; save {saved}")
 

@@ -171,7 +171,7 @@ def _weights(
             values = values[:, 0]
         if name != "edge_weight" and (values.ndim == 2 or taken[0]):
             columns = values.shape[1] if values.ndim == 2 else 1
-            kept = "('edge_weight'); to keep them all, set `edge_features` to source"
+            kept = "('edge_weight'); to keep all columns, set `edge_features` to source"
             warn(f"{where}: '{name}' has {columns} columns and {LEFT_OUT} {kept}")
             continue
         if values.shape != (edges,):

@@ -32,7 +32,7 @@ def check_capacities(
             raise InputError(f"`capacities`: number {k} is {value}: it must be finite and above 0")
     if num_parts is not None and len(capacities) != num_parts:
         raise InputError(
-            f"`capacities`: has {len(capacities)} numbers for {num_parts} parts; give one for each"
+            f"`capacities`: has {len(capacities)} numbers for {num_parts} parts; give one per part"
         )
     return tuple(map(float, capacities))
 

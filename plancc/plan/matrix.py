@@ -90,8 +90,8 @@ def source_graph_of(plan: Plan) -> Graph:
         low = matrix.indices[again.values > 1.2 * values]  # loops in rows without other edges
         own[np.isin(matrix.indices[diagonal], low)] = 1
     raise InputError(
-        "the plan's normalised matrix does not determine the edges (they have weights, or come "
-        "from empty rows); give the whole graph (`graph`)"
+        "the plan's normalised matrix does not determine the edges (they have weights, or start "
+        "at vertices with empty rows); give the whole graph (`graph`)"
     )
 
 

@@ -70,7 +70,7 @@ class Boundary:
             raise InputError(f"`boundary` '{text}': has no point; give at least one PARTS:FRACTION")
         numbers = [point[0] for point in points]
         if len(set(numbers)) < len(numbers):
-            raise InputError(f"`boundary` '{text}': gives a number of parts twice; leave one out")
+            raise InputError(f"`boundary` '{text}': gives a number of parts twice; drop a point")
         return cls(tuple(points), f"measured on {', '.join(plans)}" if plans else "assumed")
 
     def at(self, num_parts: int) -> tuple[float, float | None]:

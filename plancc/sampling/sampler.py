@@ -93,7 +93,7 @@ class Sampler(ABC):
         """Raise InputError if a mini-batch has several blocks, but not one block for each layer."""
         if self.num_blocks not in (1, num_layers):
             raise InputError(
-                f"sampler '{self.name}' has {self.num_blocks} blocks, but the model has "
+                f"sampler '{self.name}' draws for {self.num_blocks} layers, but the model has "
                 f"{num_layers} layer{'s' * (num_layers != 1)}"
             )
 

@@ -33,7 +33,7 @@ def check_fixed(fixed: Owner, limits: Limits) -> None:
     if (load > most).any():
         part, which = np.argwhere(load > most)[0]
         have = f"of part {part} weigh {load[part, which]:,} ('{limits.names[which]}')"
-        may = f"the limit is {int(most[part, which]):,}; fix fewer there, or raise `epsilon`"
+        may = f"the limit is {int(most[part, which]):,}; fix fewer vertices, or raise `epsilon`"
         raise InputError(f"fixed vertices {have}, but {may}")
 
 

@@ -210,7 +210,7 @@ def _check_data(
     data, wanted = part.vertex_data, options.classes
     if options.features_on_disk and not isinstance(data.features, MappedRows):
         raise InputError(
-            f"`features_on_disk`: {plan} is not a file with features; compile it with features"
+            f"`features_on_disk`: {plan} is not a file with features; compile with features"
         )
     if data.features is not None and options.random_features not in (None, width):
         raise InputError(
@@ -218,7 +218,7 @@ def _check_data(
             f"{width}; leave the option out"
         )
     if data.targets is not None and wanted not in (None, classes):
-        raise InputError(f"`classes` {wanted}: the plan has {classes} targets; leave it out")
+        raise InputError(f"`classes` {wanted}: the plan has {classes} targets; leave `classes` out")
     limited = wanted is None and data.targets is None
     if limited and (why := too_many_classes(classes, num_vertices)):
         raise InputError(

@@ -311,7 +311,7 @@ class Graph(EdgeGraph):
         with self.transport.agreement():
             [array] = named_arrays(rows, self.num_rows).values()
         if not self.transport.all_equal(str(rows.dtype).encode()):
-            self.transport.agree(InputError("the ranks give rows of several dtypes; use one"))
+            self.transport.agree(InputError("the ranks give rows of several dtypes; use one dtype"))
         found = gather_rows(self._rows, array, self.transport, everywhere)
         if found is None:
             return None

@@ -174,7 +174,7 @@ def check_no_singleton() -> None:
         raise InputError(f"SLURM_NTASKS {text!r}: must be a whole number; unset it outside of jobs")
     for size, rank in _SIZES.items():
         if (_number(size) or 1) > 1 and (not rank or _number(rank) is not None):
-            meet = "set LOCAL_RANK, its number on its machine, and MASTER_ADDR to join them, "
+            meet = "set LOCAL_RANK (the task's number on its machine) and MASTER_ADDR, "
             raise InputError(
                 f"this job has {_number(size)} tasks ({size}), but this process finds no other: "
                 f"{meet * (rank == _TORCHRUN.rank)}start all tasks by srun (with PMIx), mpirun or "

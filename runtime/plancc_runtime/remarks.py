@@ -14,7 +14,7 @@ NEAR = 0.1
 """A run has hardly learnt if its score is at most this much above the score of a constant answer.
 
 The number is a share of the difference between 1 and the score of the constant answer."""
-WITH_LABELS = "compile the graph with its labels, which `data` has by the key labels or y"
+WITH_LABELS = "compile the graph with its labels (key labels or y of `data`)"
 """Advice for predictions from a plan without labels."""
 
 

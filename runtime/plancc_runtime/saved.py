@@ -86,8 +86,8 @@ class Description:
         options = _fields_of(NetworkOptions, rest, name, ())
         if rest:
             raise InputError(
-                f"{name}: plancc {shown(writer, 20)} wrote it; this version ({__version__}) does "
-                f"not know the option '{shown(min(rest), 40)}' of its network"
+                f"{name}: plancc {shown(writer, 20)} wrote the file; this version ({__version__}) "
+                f"does not know the option '{shown(min(rest), 40)}' of the file's network"
             )
         for key, value in options.get("conv", {}).items():
             if isinstance(value, float) and not math.isfinite(value):
@@ -114,9 +114,9 @@ class Description:
         found, shapes = read_description(path)
         if found is None:
             raise InputError(
-                f"{name}: does not describe its network, because an old version or another "
-                "program wrote it; load it with `init` and the options of the network, and save "
-                "it again"
+                f"{name}: does not describe the network of the weights, because an old version or "
+                "another program wrote the file; load the file with `init` and the options of the "
+                "network, and save the weights again"
             )
         description = cls.from_dict(found, name)
         description._check_size(shapes, name)

@@ -142,8 +142,8 @@ def train(
     """
     if not isinstance(plan, Plan | str | PathLike):
         raise InputError(
-            f"an object of type {type(plan).__name__} is not a plan or the path of one; compile it "
-            "first: plancc.train(plancc.compile(data, num_parts=4), ...)"
+            f"an object of type {type(plan).__name__} is not a plan or the path of a plan; "
+            "compile the data first: plancc.train(plancc.compile(data, num_parts=4), ...)"
         )
     for name in options:
         if name not in OPTION_NAMES:
@@ -166,7 +166,7 @@ def train(
         if isinstance(plan, Plan) and transport.size > 1:
             raise InputError(
                 f"{transport.size} ranks need a plan file; give the path to which plan.save wrote "
-                "it"
+                "the plan"
             )
         with _file_of(plan) as path:
             return _train(path, chosen, transport, report, warn)

@@ -220,7 +220,7 @@ def _check_claims(claims: Claims, transport: Transport) -> None:
         if nonzeros:
             raise PlanError(
                 f"the plan is damaged: the ranks have {abs(nonzeros)} nonzeros "
-                f"{'more' if nonzeros > 0 else 'fewer'} than its header says"
+                f"{'more' if nonzeros > 0 else 'fewer'} than the header says"
             )
 
 

@@ -195,7 +195,7 @@ def bad(edges, relations):
         ((N, pair), wrong, "edge 4 .* not finite"),
         ((N, pair), features.astype(str), "give a row of numbers for every edge"),
         ((N, pair), OF_SOURCE, "the source has no features of edges"),
-        ((N, pair), "features.csv", "give a .npy file, or 'source'"),
+        ((N, pair), "features.csv", "give features as .npy, or 'source'"),
         (relations[1], features, "give features by relation"),
         ((N, pair), of_relations, "the graph has no types"),
         (relations[1], of_relations | {BUYS: features[:, :1]}, "same number of columns"),

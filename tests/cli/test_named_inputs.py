@@ -72,7 +72,7 @@ CASES = [
           [("who", "whom"), *TO_BOB]),
     edges("g.txt", {"g.txt": "x y\na bob\nbob c\n"}, "perhaps names of columns",
           [("x", "y"), *TO_BOB],
-          says=("g.txt, line 1: 'x y' is read as an edge; neither occurs as an id below (#",)),
+          says=("g.txt, line 1: 'x y' is read as an edge; neither word occurs as an id below",)),
     edges("g.txt", {"g.txt": "u v\nv w\n"}, "usual names that are ids", [("v", "w")],
           says=("g.txt, line 1: 'u v' is read as names of columns; 'v' occurs as an id below",)),
     edges("g.csv --transpose", {"g.csv": "bob,a\nc,bob\n"}, "turned", TO_BOB),

@@ -60,7 +60,7 @@ TABLE = {
         "-p 4 --capacities speeds.txt": "speeds.txt, line 2: the capacity is not a number: 'fast'",
         "-p 4 --model mop --capacities 1,3,1,2":
             "--capacities: the parts of model 'mop' must have equal sizes",
-        "-p 2 --memory 400": "reading it takes about|plancc convert",
+        "-p 2 --memory 400": "reading the file takes about|plancc convert",
         "-p 2 --memory lots": "--memory|'lots'|above 0, such as 512M or 2G",
         # mistyped names
         "-p 2 --modell hp": "--modell|--model",
@@ -204,7 +204,7 @@ TABLE = {
         "g.mtx -o none/x.hgr": "does not exist",
         "g.mtx --balance foo -o x.mtx": "unknown balance 'foo'",
         "g.mtx --balance rows -o x.mtx": "x.mtx: this format cannot hold vertex weights",
-        "g.mtx --balance rows -o x.part": "--balance is only for a graph; drop it, as a plan",
+        "g.mtx --balance rows -o x.part": "--balance is only for a graph, as a plan",
         "g.mtx --balance work -o x.hgr": "--dims",
         "g.mtx --balance train -o x.hgr": "--data",
         "g.mtx --balance nnz,rows -o x.hgr": "one weight",
@@ -218,13 +218,13 @@ TABLE = {
         "p.h5 -o x.part.5": "7 parts, not 5",
         "2d.h5 -o x.part.6": "has 2 parts, not 6",
         "p.h5 --to dgl -o x": "unknown export 'dgl'; choose from distdgl, dgl-chunked, pyg-",
-        "p.h5 --to petsc -o x --normalize sym": "--normalize is only for a graph; drop it",
-        "p.h5 -o x.part.7 --pattern": "--pattern is only for a graph; drop it",
+        "p.h5 --to petsc -o x --normalize sym": "--normalize is only for a graph, as a plan",
+        "p.h5 -o x.part.7 --pattern": "--pattern is only for a graph, as a plan",
     },
     "refine": {
         "p.h5 --budget nan -o x.h5": "--budget 'nan'",
         "ok.h5 --objective foo -o x.h5": "unknown objective 'foo'|volume, max-volume",
-        "p.h5 --max-extra-volume 3% -o x.h5": "does not support --max-extra-volume; drop it",
+        "p.h5 --max-extra-volume 3% -o x.h5": "does not support --max-extra-volume; leave out",
         "p.h5 --objective messages --max-extra-volume x -o x.h5": "--max-extra-volume 'x'|3%",
         "p.h5 --objective time --dims 8,4,4 -o x.h5":
             "--dims 8,4,4: the first width is 8, but the features have 5 columns",
@@ -239,7 +239,7 @@ TABLE = {
         "p.h5 --part short.part -o short.part": "is used twice",
         "p.h5 --part short.part -o x.h5": "short.part",
         "p.h5 --part nine.part -o x.h5": "vertex 89 is in part 9",
-        "edge.h5 -o x.h5": "this is an edge plan; compile it again",
+        "edge.h5 -o x.h5": "this is an edge plan; compile the graph",
     },
     "patch": {
         "p.h5 -o q.h5": "give either the changed graph (--graph)",
@@ -258,7 +258,7 @@ TABLE = {
     "simulate p.h5": {
         "--vertices 0": "--vertices needs --sweep",
         "--epsilon 0": "--epsilon needs --sweep",
-        "--seed 0": "--seed 0: nothing is random without links or --split; drop it",
+        "--seed 0": "--seed 0: nothing is random without links or --split; drop --seed",
         "--passes=": "--passes '': give none, or some of",
         "--passes ,": "--passes ',': give none, or some of",
         "--passes overlap": "order, constant",
@@ -347,7 +347,7 @@ TABLE = {
     "convert": {
         "none.mtx -o f": "none.mtx",
         "g.mtx -o typed": "the folder is not empty",
-        "ok.mtx -o d.npz": "cannot write folder d.npz: a file of that name exists",
+        "ok.mtx -o d.npz": "cannot write folder d.npz: a file has this name",
         "g.mtx -o no/f": "does not exist",
         "g.mtx -o f --memory much": "much",
         "g.mtx -o f --data none.npy": "none.npy",

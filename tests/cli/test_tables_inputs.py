@@ -362,7 +362,7 @@ KINDS = [
          "hold 0"),
     Case("ids of text without a line of names", {"g.csv": "ann,bob\nbob,ann\n",
          "t.csv": "bob,4,1\nann,1,0\n"}, "compile g.csv --data t.csv PLAIN",
-         refused="t.csv, line 1: it is neither numbers only nor names of columns|as id,f0,label"),
+         refused="t.csv, line 1: the line is neither numbers only nor names of|as id,f0,label"),
     Case("numbers of rows beside names", {"g.csv": "ann,bob\nbob,ann\n", "t.csv": "0,4\n1,5\n"},
          "compile g.csv --data t.csv PLAIN",
          says=("t.csv: the first column holds row numbers, but is read as a feature",),

@@ -174,7 +174,7 @@ def test_errors(case, tmp_path, monkeypatch):
     (tmp_path / "full" / "mine").write_text("mine")
     with pytest.raises(OutputError, match="not empty"):
         export(case.plan, "petsc", tmp_path / "full")
-    with pytest.raises(OutputError, match="a file of that name exists; name another"):
+    with pytest.raises(OutputError, match="a file has this name; choose another name"):
         export(case.plan, "petsc", tmp_path / "full" / "mine")
     with pytest.raises(OutputError, match="does not exist"):
         export(case.plan, "petsc", tmp_path / "none" / "x")

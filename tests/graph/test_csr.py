@@ -312,13 +312,13 @@ def test_a_text_that_does_not_fit_is_refused_before_it_is_read(tmp_path):
     claimed = MtxEntries(path).most
     assert claimed == 300
     folders.check_reading(path, folders.ENTRY * claimed)
-    with pytest.raises(InputError, match=r"a\.mtx: reading it takes about .*`plancc convert`"):
+    with pytest.raises(InputError, match=r"a\.mtx: reading the file takes .*`plancc convert`"):
         folders.check_reading(path, folders.ENTRY * claimed - 1)
-    with pytest.raises(InputError, match=r"a\.mtx: reading it takes"):
+    with pytest.raises(InputError, match=r"a\.mtx: reading the file takes"):
         plancc.compile(path, num_parts=2, memory=9000)
     edges = tmp_path / "e.txt"
     edges.write_text("1 2\n")
-    with pytest.raises(InputError, match=r"e\.txt: reading it takes"):
+    with pytest.raises(InputError, match=r"e\.txt: reading the file takes"):
         folders.check_reading(edges, 31)
     to_folder(path, tmp_path / "folder")
     folders.check_reading(tmp_path / "folder", 1)  # it is mapped
@@ -371,7 +371,7 @@ def test_parquet_sorted_on_the_disk_is_what_is_read_in_memory(weighted, tmp_path
 
 def test_parquet_that_does_not_fit_is_refused_before_it_is_read(tmp_path):
     path = parquet_folder(tmp_path / "edges", False)
-    with pytest.raises(InputError, match=r"edges: reading it takes about .*`plancc convert`"):
+    with pytest.raises(InputError, match=r"edges: reading the file takes .*`plancc convert`"):
         folders.check_reading(path, 100)
     folders.check_reading(path, 10**9)
 

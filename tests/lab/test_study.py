@@ -177,7 +177,7 @@ def test_contenders() -> None:
             "rp,hp:effort=fast:effort=best",
             "`models` 'hp:effort=fast:effort=best': effort is given tw",
         ),
-        ("metis:partitioner=kaminpar", "partitioner kaminpar: metis is also a partitioner"),
+        ("metis:partitioner=kaminpar", "partitioner kaminpar and metis both name a partitioner"),
         ("hp:effort", "effort: give a value, as effort=VALUE"),
         ("hp:effort=fast:zz", "unknown effort 'fast:zz'"),
         ("cagnet-1.5d:replication", "replication: give a value"),

@@ -103,7 +103,7 @@ def test_what_is_done(options, searches, objective, handed_on):
         ({"objective": "cut"}, "objective 'cut' is only for gp"),
         ({"objective": "beauty"}, "'beauty'; choose from volume, max-volume, messages, time"),
         ({"model": "gp", "objective": "beauty"}, "choose from cut, volume, max-volume"),
-        ({"model": "rp", "objective": "volume"}, "^model 'rp' has no option `objective`; drop it$"),
+        ({"model": "rp", "objective": "volume"}, "^model 'rp' has no option `objective`; leave"),
         ({"effort": "fast", "preset": "quality"}, "drop `preset` quality"),
         ({"budget": 3, "partitioner": "metis"}, "^`budget` is only for `effort`, .* metis$"),
         ({"model": "rcm", "preset": "kway"}, "`preset` kway: model 'rcm' needs no partitioner; "),

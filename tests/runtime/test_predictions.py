@@ -371,7 +371,7 @@ def test_wrong_plans_and_weights(case, tmp_path):
     case.save("wide.npz", dims=[WIDTH, HIDDEN + 1, CLASSES])
     fails(r"wide\.npz: convs\.0\.weight has shape \(6, 5\)", "wide.npz", features=case.features)
     np.savez(case.folder / "old.npz", **case.weights)
-    fails(r"old\.npz: does not describe its network", "old.npz", features=case.features)
+    fails(r"old\.npz: does not describe the network", "old.npz", features=case.features)
     case.save("uneven.npz", dims=[WIDTH, HIDDEN, HIDDEN + 1, CLASSES])
     fails(r"predictions need hidden layers of one width", "uneven.npz", features=case.features)
 
@@ -449,7 +449,7 @@ def test_weights_of_random_labels_predict_nothing(case, tmp_path):
     )
     assert refused.returncode == 2
     assert "random.npz: these weights were trained on random labels" in refused.stderr
-    assert "which --data has by the key labels or y, and train again" in refused.stderr
+    assert "(key labels or y of --data), and train again" in refused.stderr
     assert done.returncode == 0, done.stderr
     assert not read_description(saved[1])[0]["random_labels"]
 

@@ -240,7 +240,7 @@ def test_a_second_signal_ends_at_once_but_not_one_that_comes_with_the_first(monk
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--signal", "USR1"), "--signal USR1 needs --checkpoint; give its folder too"),
+        (("--signal", "USR1"), "--signal USR1 needs --checkpoint; give a folder with it"),
         (("--signal", "KILL", "--checkpoint", "x"), "'KILL' is not one of"),
     ],
 )

@@ -128,7 +128,7 @@ def test_the_command_says_it_in_its_own_words(plan, tmp_path):
     random = alone(bare, "--epochs", 5, "--ranks", 1)  # labels of which there is nothing to learn
     [line] = random.stderr.splitlines()
     assert line.startswith("plancc-run: warning: the plan has neither labels nor features: ")
-    assert "which --data has by the key labels or y" in line
+    assert "(key labels or y of --data)" in line
     assert "none is tested" not in random.stdout
 
 

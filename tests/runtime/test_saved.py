@@ -49,7 +49,7 @@ def test_saved_weights_are_announced_and_have_their_own_extension(case, tmp_path
     other = tmp_path / "w.pt"
     done = alone(plan, "--epochs", 1, "--save", other)
     assert done.returncode == 2
-    assert f"--save {other}: weights need a name that ends in .npz" in done.stderr
+    assert f"--save {other}: the file of weights needs a name that ends in .npz" in done.stderr
     assert not other.exists()
 
 
@@ -148,7 +148,7 @@ def test_a_graph_without_such_features_is_refused(case, weights):
         ({"conv": {"order": {}}}, "order|describes no network"),
         ({"conv": {"wheels": 4}}, "wheels"),
         ({"model": "gat", "conv": {"heads": 2**40}}, "fewer weights"),
-        ({"wheels": 4}, "does not know the option 'wheels' of its network"),
+        ({"wheels": 4}, "does not know the option 'wheels' of the file's network"),
     ],
 )
 def test_made_up_descriptions(change, words, weights, tmp_path):

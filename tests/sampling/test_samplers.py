@@ -415,7 +415,7 @@ def test_check_layers():
                     sampler.check_layers(layers)
     with pytest.raises(InputError, match=r"3,2 has 2 numbers, but the model has 1 layer$"):
         several.check_layers(1)
-    with pytest.raises(InputError, match=r"'uniform' has 2 blocks, but the model has 3 layers$"):
+    with pytest.raises(InputError, match=r"'uniform' draws for 2 layers, but the model has 3"):
         TwoBlockSampler(4).check_layers(3)
 
 

@@ -78,7 +78,7 @@ def fitted(epochs: Sequence[EpochSeconds], draws: Sequence[DrawSeconds] = ()) ->
     Raises InputError for fewer than three epochs. Without `draws`, rates of drawing are None.
     """
     if len(epochs) < 3:
-        raise InputError(f"{len(epochs)} epochs: at least three are needed to fit three rates")
+        raise InputError(f"{len(epochs)} epochs: fitting three rates takes at least three epochs")
     from scipy.optimize import nnls
 
     seconds = np.array([each.rest for each in epochs])

@@ -117,7 +117,7 @@ def predict_batches(
     owners draw the neighbours of their rows; else every rank draws the whole mini-batch.
     """
     if not 1 <= len(numbers) <= MOST:
-        raise InputError(f"`batches` {len(numbers)}: give 1 to {MOST:,}")
+        raise InputError(f"`batches` {len(numbers)}: give 1 to {MOST:,} batches")
     if predictor.approximation is not None or predictor.pipeline is not None:
         raise InputError(
             "`batches`: steps cannot be predicted with `boundary_sampling`, `fold` or `pipeline`"

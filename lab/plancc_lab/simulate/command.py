@@ -89,7 +89,7 @@ def _show_step(plan: str, given: dict[str, Any], drawn: dict[str, Any]) -> None:
 
     with PlanFile(plan) as file:
         if file.header.types is not None:
-            raise InputError(f"`batches` {given['batches']}: needs a plan without types; drop it")
+            raise InputError(f"`batches` {given['batches']}: needs a plan without types")
     if given["seed"] is not None:
         drawn["seed"] = given["seed"]
     basis, _, word_bytes = core.prepared(plan, given, epoch=False)

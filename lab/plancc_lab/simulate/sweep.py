@@ -46,7 +46,7 @@ def parse_models(text: str) -> list[Contender]:
         check_choice("model", each.model, [n for n, m in MODELS.loaded().items() if m.swept])
         if each.search:
             name = next(iter(each.search))
-            raise InputError(f"`models` '{each.label}': give `{name}` for all models of a sweep")
+            raise InputError(f"`models` '{each.label}': all models share `{name}`; give it once")
     return found
 
 
@@ -162,8 +162,8 @@ def _check_boundaries(sizes: Sizes, models: Sequence[Contender]) -> None:
         model = MODELS[contender.model]
         if model.layout == "edge":
             raise InputError(
-                f"model '{contender.label}': its parts share rows, so sizes are not enough; give "
-                "the graph"
+                f"model '{contender.label}': its parts share rows, so the numbers of vertices and "
+                "nonzeros are not enough; give the graph"
             )
         needed = sends_rows(contender) and not model.even_random
         if needed and _boundary_of(sizes, contender) is None:

@@ -91,7 +91,7 @@ def schedule_of(
         if tables.live is None or len(tables.live.layers) != len(dims) - 1:
             raise InputError(
                 f"pass '{DEAD_ROWS}' needs a row plan with live rows of {len(dims) - 1} layers; "
-                f"{tables.name} has those of {len(tables.live.layers) if tables.live else 0}"
+                f"{tables.name} has live rows of {len(tables.live.layers) if tables.live else 0}"
             )
     else:
         tables = replace(tables, live=None)
@@ -107,7 +107,7 @@ def schedule_of(
     else:
         approximation.check(tables)
         if Attention in kinds:
-            raise InputError(f"model '{network.name}' allows no boundary sampling or fold; drop it")
+            raise InputError(f"model '{network.name}' allows no boundary sampling and no fold")
         notes = (*notes, approximation.note())
         passes = approximation.passes(passes)
         if approximation.fold == "sync":

@@ -148,7 +148,7 @@ def _check_feature(grid: Grid, options: TrainOptions) -> None:
     if options.wire != "fp32" and grid.rows == 1:
         raise InputError(
             f"`wire` {options.wire} has no effect: it rounds halo rows between groups, but "
-            f"grid '{grid}' has one group; leave it out"
+            f"grid '{grid}' has one group of ranks; leave `wire` out"
         )
     if options.pipeline != "off" and grid.rows > 1:
         raise InputError(
@@ -169,8 +169,8 @@ def _check_grid(grid: Grid, options: TrainOptions, wanted: list[str]) -> None:
         )
     if grid.layout == "grid" and options.row_order not in ("auto", "none"):
         raise InputError(
-            f"{options.setting('row_order')}: rows of grid '{grid}' cannot be reordered; leave it "
-            "out"
+            f"{options.setting('row_order')}: rows of grid '{grid}' cannot be reordered; leave "
+            "the option out"
         )
     if options.aggregator == "max":
         wanted.append("`aggregator` max")

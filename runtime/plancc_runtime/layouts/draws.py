@@ -329,7 +329,7 @@ def check_draw(choice: str, sampler: Sampler) -> None:
     `choice` is "auto", "everywhere" or "owners".
     """
     if choice == "everywhere" and sampler.owners_draw:
-        raise InputError(f"`draw` everywhere: only row owners draw {sampler.owners_draw}; drop it")
+        raise InputError(f"`draw` everywhere: only row owners draw {sampler.owners_draw}")
     if choice == "owners" and not (sampler.owners_draw or type(sampler) in BY_OWNERS):
         names = ", ".join(each.name for each in BY_OWNERS)
         raise InputError(

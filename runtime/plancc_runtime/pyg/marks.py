@@ -129,7 +129,7 @@ class Message(Spread):
         """Return `rows` and `factors`; raise InputError if either has changed in place."""
         if [version(self.rows), version(self.factors)] != self.versions:
             raise InputError(
-                "the network changes rows in place between reading and summing; change a copy"
+                "the network changes rows in place before they are summed; change a copy instead"
             )
         return self.rows, self.factors
 
@@ -180,8 +180,8 @@ class Count(int):
 
     def _refused(self, *_: Any) -> Any:
         raise InputError(
-            "the network computes with this rank's number of rows or edges; use this number only "
-            "as a size, or in products, quotients and powers"
+            "the network may use this rank's number of rows or edges only as a size, or in "
+            "products, quotients and powers"
         )
 
     __add__ = __radd__ = __sub__ = __rsub__ = __floordiv__ = __rfloordiv__ = _refused

@@ -178,7 +178,7 @@ class TorchRules(OverRanks):
         [place] = places
         old = place - len(numbers) + call.args[0].ndim if call.name == "repeat" else 0
         if call.name == "repeat" and old >= 0 and call.args[0].shape[old] != 1:
-            refuse(call, "repeats an axis of several entries once for every row or edge")
+            refuse(call, "repeats, for every row or edge, an axis that has more than one entry")
         return mark_in_place(found, place, counts[0].of)
 
     def _dropout(self, call: Call) -> Any:
@@ -401,7 +401,7 @@ class TorchRules(OverRanks):
         if is_end(index) and (
             out.shape[dim] != index.of.num_rows or getattr(out, "of", index.of) != index.of
         ):
-            refuse(call, "adds values of edges to a tensor that has no entry for each own row")
+            refuse(call, "adds values of edges to a tensor without exactly one entry per own row")
         if isinstance(src, Message):
             found = plain(out) + self.patterns.total(src, index)
         elif is_end(index, False):
@@ -481,7 +481,7 @@ class TorchRules(OverRanks):
 
     def _embedding(self, call: Call, x: Spread) -> Tensor:
         if call.get(3, "max_norm") is not None or call.get(5, "scale_grad_by_freq", False):
-            refuse(call, "changes rows of its weights, or counts how often a rank reads each row")
+            refuse(call, "uses max_norm or scale_grad_by_freq, which depend on a rank's rows")
         return self._row_by_row(call, [x])
 
     def _nonzero(self, call: Call, x: Spread) -> Tensor:
@@ -515,7 +515,7 @@ def _only(call: Call, rows: Iterable[TypeRows | None]) -> TypeRows | None:
         return first
     of = {first, *others}
     if len(of - {None}) > 1:
-        refuse(call, "joins rows of several types, or of two graphs (a layer may cache a graph)")
+        refuse(call, "joins rows of several types, or of two graphs (one may be a layer's cache)")
     return of.pop() if len(of) == 1 else None
 
 

@@ -166,7 +166,7 @@ class TypedVertices(LearningTask):
         for name in (each for each in types.names if each in read and each not in widths):
             raise InputError(
                 f"{plan}: type '{shown(name)}' has no features, but the outputs of type "
-                f"'{shown(target)}' depend on it; compile the graph with features of every type "
+                f"'{shown(target)}' need them; compile the graph with features of every type "
                 "(a column of ones if a type has none)"
             )
         self.network = {"types": asdict(network)}

@@ -222,7 +222,7 @@ class Group(ABC):
         """Return the flat buffers; raise ValueError if their number or the root is wrong."""
         if len(buffers) != number or not 0 <= root < self.size:
             raise ValueError(
-                f"cannot use {len(buffers)} buffers and root {root} for a group of {self.size}"
+                f"cannot use {len(buffers)} buffers and root {root} for {self.size} ranks"
             )
         return [flat(buffer) for buffer in buffers]
 

@@ -58,7 +58,7 @@ def unpacked(data: bytes) -> Any:
     end = LENGTH + int.from_bytes(data[:LENGTH], "little")
     try:
         if not LENGTH <= end <= len(data):
-            raise ValueError("the header needs more bytes than there are")
+            raise ValueError("the header needs more bytes than the data have")
         header = json.loads(data[LENGTH:end])
         arrays = []
         for text, shape in header["arrays"]:
@@ -68,7 +68,7 @@ def unpacked(data: bytes) -> Any:
                 raise ValueError(f"no array of {text}")
             size = count * dtype.itemsize
             if size > len(data) - end:
-                raise ValueError("an array needs more bytes than follow")
+                raise ValueError("an array needs more bytes than follow the header")
             values = np.frombuffer(data, dtype, count, end)
             arrays.append(values.reshape(shape).copy())
             end += size
