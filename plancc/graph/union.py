@@ -31,7 +31,7 @@ Entries = tuple[IntArray, IntArray, npt.NDArray[Any] | None]
 _RULE = "vertices count from 0 within their type"
 RELATION = ("columns", "A", "rows")
 """The only relation of a graph that is made from a rectangular matrix."""
-RECTANGULAR = ".*(of type '(rows|columns)' have no edges|'columns A rows' has no entries)"
+RECTANGULAR = ".*(of type '(rows|columns)' have no edges|'columns A rows' has no edges)"
 """Regular expression that matches the warnings of `united` about a rectangular matrix."""
 
 
@@ -63,7 +63,7 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
     ends = np.concatenate(rows), np.concatenate(columns)
     for relation, (row, _, _) in entries.items():
         if not len(row):
-            warn(f"{with_source}{in_words(relation)} has no entries")
+            warn(f"{with_source}{in_words(relation)} has no edges")
     idle = np.ones(types.num_vertices, np.bool_)
     for vertices in (*rows, *columns):
         idle[vertices] = False

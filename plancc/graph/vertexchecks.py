@@ -241,13 +241,13 @@ def sparse_features(archive: Archive, graph: Graph) -> npt.NDArray[np.float32]:
         told = f"has '{shape[0]}' rows, but the graph has {count} vertices{cure}"
         raise InputError(f"{archive.name}: key 'feat_shape' {told}")
     if shape[1] < 1:
-        raise InputError(f"{archive.name}: key 'feat_shape' declares '{shape[1]}' columns")
+        raise InputError(f"{archive.name}: key 'feat_shape' needs >= 1 columns, not '{shape[1]}'")
     indices = archive.indices("feat_indices", shape[1])
     ptr = archive.offsets("feat_indptr", count, len(indices))
     data = archive["feat_data"]
     what = f"{archive.name}: key 'feat_data'"
     if data.shape != indices.shape:
-        raise InputError(f"{what} must have {len(indices)} entries, not '{data.shape}'")
+        raise InputError(f"{what} must have {len(indices)} entries, not shape {data.shape}")
     matrix = csr_array((finite(data, what), indices, ptr), shape=tuple(shape))
     return dense(matrix, archive.name, what)
 

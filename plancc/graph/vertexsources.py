@@ -118,11 +118,11 @@ def read_vertex_data(
             missing = {key: called for key, called in missing.items() if called not in held}
             if data.by_type is not None:
                 if several:
-                    raise InputError(f"{name}: data by type must be the only source; give it alone")
+                    raise InputError(f"{name}: give data by type alone, without other vertex data")
                 found["by_type"] = data.by_type
             for key, array in data.arrays().items():
                 if key in found:
-                    raise InputError(f"{name}: {key} are in {home[key]}, too; give only one")
+                    raise InputError(f"{name}: {key} are in {home[key]}, too; give them once")
                 found[key], home[key] = array, name
         listed = ", ".join(names)
         for called in missing.values():

@@ -233,7 +233,7 @@ def save_rows(
     with transport.agreement():
         check_name(name)
         if "id" in arrays:
-            raise InputError(f"{name}: 'id' is the column of ids; choose another name")
+            raise InputError(f"{name}: 'id' is the column of ids; rename the array 'id'")
     columns = columns_of(arrays, transport)
     with transport.agreement():
         check_columns(name, columns)

@@ -145,7 +145,7 @@ def score_links(
     name = fspath(weights)
     with transport.agreement():
         if not description.options.decoder:
-            raise InputError(f"{name}: the network was not trained on links; give another file")
+            raise InputError(f"{name}: the network was not trained on links; give other weights")
         if opened.header.links is None:
             raise InputError(f"{opened.name}: the plan has no links; compile the graph with links")
         options = options_of(description, name, {"init": weights, "predict": path, **execution})

@@ -77,7 +77,7 @@ def check_training(options: TrainOptions) -> None:
         if value not in ("full", ()):
             raise InputError(
                 f"{options.setting(name)}: is only for built-in models, but `model` "
-                f"{options.model} is a class of your own; leave it out"
+                f"{options.model} is a class of your own; leave the option out"
             )
     if options.dtype == "bfloat16":
         raise InputError("`dtype` bfloat16: a class of your own needs float32 or float64")

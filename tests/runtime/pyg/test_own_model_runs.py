@@ -281,7 +281,7 @@ REFUSED = {
     "{}:Net --layers 3": "--layers 3: is only for built-in models|--model-option layers=3",
     "{}:Net --dropout 0.5": "--dropout 0.5|--model-option dropout=0.5",
     "{}:Net --norm batch": "--norm batch|built-in models",
-    "{}:Net --batch-size 5": "--batch-size 5: is only for built-in models|leave it out",
+    "{}:Net --batch-size 5": "--batch-size 5: is only for built-in models|leave the option out",
     "{}:Net --kernel numba": "--kernel numba: is only for built-in models",
     "{}:Net --passes order": "--passes order: is only for built-in models",
     "{}:Net --target paper": "--target paper needs a plan with vertex types",
