@@ -107,14 +107,14 @@ def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Ite
     ]
     if least and all(smallest == 1 for *_, smallest in least):
         told = "vertex 0 of every type has no edges"
-        yield f"{told}: {_RULE}; if yours count from 1, subtract 1"
+        yield f"{told}: {_RULE}; if your ids count from 1, subtract 1"
         return
     for relation, name, smallest in least:
         before = types.vertices(name).start
         if before > 1 and smallest == before:
-            told = f"no vertex of '{shown(name)}' below {before:,} is in it, and {before:,}"
+            told = f"no edge has a vertex of '{shown(name)}' below {before:,}, and {before:,}"
             why = f"is the number of vertices of the types before: {_RULE}"
-            cure = f"if yours count over all types, subtract {before:,}"
+            cure = f"if your ids count over all types, subtract {before:,}"
             yield f"{in_words(relation)}: {told} {why}; {cure}"
 
 

@@ -95,7 +95,7 @@ def _check_clusters(clusters: npt.NDArray[np.int32], what: str) -> None:
     if clusters.max(initial=-1) >= max_clusters(len(clusters)):
         told = f"'{clusters.max()}' in row {int(np.argmax(clusters))} (counted from 0)"
         cure = f"there are {len(clusters):,} vertices; number the clusters from 0"
-        raise InputError(f"{what} holds {told}, and {cure}")
+        raise InputError(f"{what} holds {told}, but {cure}")
 
 
 def check_rows(

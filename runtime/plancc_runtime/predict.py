@@ -321,7 +321,7 @@ def _joined(opened: Opened, description: Description, task: LearningTask, weight
     if types is None and not of_network:
         return task.joined(opened.rows, opened.name)
     if types is None or not of_network:
-        has = "types of vertices" if types is not None else "one type of vertices"
+        has = "several types of vertices" if types is not None else "one type of vertices"
         other = "one" if types is not None else "several"
         raise InputError(f"{opened.name}: the plan has {has}, but the network needs {other}")
     from plancc_runtime.nn.relations import TypesOfNetwork
