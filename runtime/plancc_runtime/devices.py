@@ -25,7 +25,7 @@ def own_device(name: str | torch.device, transport: Transport) -> torch.device:
         return device
     count = torch.cuda.device_count()  # does not start CUDA
     if count == 0 or (device.index or 0) >= count:
-        raise InputError(f"`device` {device}: choose another; torch finds {count} CUDA devices")
+        raise InputError(f"`device` {device}: torch finds {count} CUDA devices; choose another")
     if device.index is None:
         device = torch.device(
             "cuda", (local_rank() if transport.thread is None else transport.thread) % count

@@ -275,7 +275,7 @@ TABLE = {
         "--model gat --heads 3 --dims 5,8,4": "does not divide the width 8",
         "--pipeline 2": "--pipeline needs a feature plan with one group",
         "--boundary-sampling 2": "--boundary-sampling 2.0: must be at most 1",
-        "--boundary-sampling 0.5 --ranks 2": "--ranks cannot be combined with",
+        "--boundary-sampling 0.5 --ranks 2": "--ranks excludes --boundary-sampling",
         "--fold none": "--fold none needs an edge plan; p.h5 has layout 'row'",
         "--split 0.05,0.1,0.1": "--split 0.05,0.1,0.1: only the pass dead-rows uses it",
         "--model rgcn": "--model rgcn: needs a plan with types",

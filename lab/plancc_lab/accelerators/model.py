@@ -61,7 +61,7 @@ class Aggregations:
                 f"{self.nonzeros:g} nonzeros do not fit into a matrix of {self.vertices:g} rows"
             )
         if not self.widths or min(self.widths) < 1:
-            raise InputError(f"widths {self.widths}: give one width or more, each at least 1")
+            raise InputError(f"widths {self.widths}: give at least one width, each 1 or more")
         if not 0 <= self.mask_density <= 1:
             raise InputError(f"mask_density {self.mask_density:g} is not between 0 and 1")
 
