@@ -45,7 +45,7 @@ def aggregate(
     check_choice("reduction", reduce, REDUCTIONS)
     check_operand("x", x, (pattern.num_columns, None), x)
     if reduce == "max" and weight is not None:
-        raise InputError("reduction 'max' does not support `weight`; leave it out")
+        raise InputError("reduction 'max' does not support `weight`; leave `weight` out")
     if reduce == "max" and pattern.num_nonzeros:
         return _maximum(pattern, x)
     total = _neighbour_sum(pattern, x) if weight is None else _weighted(pattern, weight, x)
