@@ -50,7 +50,7 @@ def check_vertex_data(
     if "clusters" in checked:
         _check_clusters(checked["clusters"], f"{where}key '{names.get('clusters', 'clusters')}'")
     if "labels" in checked and "targets" in checked:
-        raise InputError(f"{where}keys 'labels' and 'targets' are both given; give one")
+        raise InputError(f"{where}keys 'labels' and 'targets' are both given; give one of them")
     return VertexData(**checked)
 
 
