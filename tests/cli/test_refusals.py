@@ -208,7 +208,7 @@ TABLE = {
         "g.mtx --balance work -o x.hgr": "--dims",
         "g.mtx --balance train -o x.hgr": "--data",
         "g.mtx --balance nnz,rows -o x.hgr": "one weight",
-        "g.mtx --balance nnz:0.1 -o x.hgr": "limits cannot be exported",
+        "g.mtx --balance nnz:0.1 -o x.hgr": "its limits are not written",
         "g.mtx --balance batch -o x.hgr": "needs the mini-batches of model stochastic-hp",
         "g.mtx -o x.graph": "x.graph",  # it is directed
         "g.mtx -o x.part.7": "g.mtx",
