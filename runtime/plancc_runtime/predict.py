@@ -209,7 +209,7 @@ def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
                 f"{path}, line {line}: '{shown(text, 40)}' is not a link; give two ids, as in 17,42"
             )
     if not found:
-        raise InputError(f"{path}: the file has no link; give at least one")
+        raise InputError(f"{path}: the file has no link; give at least one link")
     return np.array(found)
 
 
@@ -257,7 +257,7 @@ def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[
             raise InputError(f"{where}: this id is given twice; give every id once")
         found[each] = line
     if not found:
-        raise InputError(f"{file or '`ids`'}: there is no id; give at least one")
+        raise InputError(f"{file or '`ids`'}: there is no id; give at least one id")
     return found
 
 

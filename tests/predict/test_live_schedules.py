@@ -93,9 +93,9 @@ def test_where_all_rows_are_wanted_nothing_is_dead(plan):
 
 def test_what_has_no_live_rows_is_refused(plan, tmp_path):
     passes = ("dead-rows",)
-    with pytest.raises(InputError, match="live rows of 2 layers; plan has those of 0"):
+    with pytest.raises(InputError, match="live rows of 2 layers; plan has live rows of 0"):
         schedule_of(tables_of(plan), (12, 8, CLASSES), passes)
-    with pytest.raises(InputError, match="live rows of 3 layers; plan has those of 2"):
+    with pytest.raises(InputError, match="live rows of 3 layers; plan has live rows of 2"):
         schedule_of(tables_of(plan, live_layers=2), (12, 8, 8, CLASSES), passes)
     plancc.compile(rmat(), "libra", 2).save(tmp_path / "edge.h5")
     with pytest.raises(InputError, match="is an edge plan, but the pass dead-rows needs a row"):

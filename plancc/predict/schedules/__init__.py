@@ -91,7 +91,7 @@ def schedule_of(
         if tables.live is None or len(tables.live.layers) != len(dims) - 1:
             raise InputError(
                 f"pass '{DEAD_ROWS}' needs a row plan with live rows of {len(dims) - 1} layers; "
-                f"{tables.name} has those of {len(tables.live.layers) if tables.live else 0}"
+                f"{tables.name} has live rows of {len(tables.live.layers) if tables.live else 0}"
             )
     else:
         tables = replace(tables, live=None)
