@@ -157,7 +157,7 @@ class Checkpoints:
             except BlockingIOError as error:
                 raise InputError(
                     f"`checkpoint` {self._folder}: another run writes into it ({error.strerror}); "
-                    "wait until it has ended, or choose another folder"
+                    "wait until that run has ended, or choose another folder"
                 ) from error
         if not self._lock.holds:
             before = self._lock.before
