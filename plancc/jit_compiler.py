@@ -298,8 +298,8 @@ class _Library(JITCodeLibrary):
     def serialize_using_object_code(self) -> tuple[str, str, tuple[bytes, bytes]]:
         """Return the data for the cache: the machine code, and the names of its functions.
 
-        Empty functions replace the LLVM code that numba expects: kernels link an `_InnerLibrary`
-        instead.
+        numba expects the LLVM code of the functions too, but other kernels link an `_InnerLibrary`
+        and do not read this code; so it is the code of empty functions.
         """
         names = [each.name for each in self._final_module.functions if not each.is_declaration]
         stubs = "\n".join(f'define void @"{name}"() {{ unreachable }}' for name in names)

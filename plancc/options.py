@@ -174,9 +174,9 @@ GRAPHS_OF_GRIDS: Rows = {
 }
 REVISIONS: Rows = {
     "balance '{asked}': cannot balance by the 'weights' of the graph file, which a plan does "
-    "not keep; choose another (`balance`)": lambda asked: "weights" in asked.names,
+    "not keep; choose another `balance`": lambda asked: "weights" in asked.names,
     f"balance '{{asked}}': cannot balance by the '{BATCH}' of mini-batches, which a plan does "
-    "not keep; choose another (`balance`)": lambda asked: BATCH in asked.names,
+    "not keep; choose another `balance`": lambda asked: BATCH in asked.names,
 }
 
 

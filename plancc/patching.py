@@ -370,7 +370,7 @@ def _ignored_data(graph: Any, new: Graph, kept: VertexData) -> list[str]:
         if not np.array_equal(array[:], before[:], equal_nan=before.dtype.kind == "f")
     ]
     said = "that it holds differ from the plan's, which are kept; give the source as `data` too"
-    return [f"{new.source.name}: the {', '.join(other)} {said} for its own"] * bool(other)
+    return [f"{new.source.name}: the {', '.join(other)} {said} to use its data"] * bool(other)
 
 
 def moves_of(before: Plan, after: Plan) -> npt.NDArray[Any]:

@@ -487,9 +487,9 @@ def _more_work(rows: Rows) -> Found:
 
 TABLES_7_9 = Item(
     name="full-batch-work",
-    setting="One rank aggregates three layers of widths 100, 256, 256. Sampling draws 99 "
-    "mini-batches with fan-outs 15,10,5, and trains 8% of the vertices. A step takes 1.4 times as "
-    "long as in DGL.",
+    setting="On one rank, a full-batch epoch aggregates layers of widths 100, 256, 256; a sampled "
+    "epoch trains 8% of vertices in 99 mini-batches (fan-outs 15,10,5). A mini-batch step "
+    "takes 1.4 times DGL's time.",
     graphs=("fb100-Cornell5", "AmazonPhoto", "soc-Slashdot0902", "dblp-2010"),
     measure=_work,
     claims=(

@@ -76,7 +76,7 @@ def command(
     options.check_output(output, source, *data)
     wanted = Balance.parse(balance or "nnz", dims)
     if wanted.allowed:
-        raise InputError(f"--balance {balance}: limits cannot be exported; give none, as in 'nnz'")
+        raise InputError(f"--balance {balance}: its limits are not written; drop them, as in 'nnz'")
     if balance is not None and not output.removesuffix(".gz").endswith(WEIGHTED):
         cure = f"drop --balance {balance}, or choose from {', '.join(WEIGHTED)}"
         raise InputError(f"{output}: this format cannot hold vertex weights; {cure}")

@@ -36,7 +36,10 @@ def imports_of(program: str) -> Iterator[None]:
 
 
 def require(user: str, *libraries: str, advice: str = "") -> None:
-    """Raise BackendUnavailable if a library for `user` is missing; `advice` ends the message."""
+    """Raise BackendUnavailable if a library is missing that `user`, such as a command, needs.
+
+    `advice` ends the message.
+    """
     for name in libraries:
         if find_spec(name) is None:
             raise BackendUnavailable(f"{user} needs {name}: pip install 'plancc[report]'{advice}")

@@ -99,7 +99,7 @@ def prepared(plan: str, given: dict[str, Any], *, epoch: bool = True) -> tuple[B
     basis.check(f"{plan}: ")
     approximation = _approximation(given)
     if approximation is not None and given["ranks"] is not None:
-        raise InputError("--ranks cannot be combined with --boundary-sampling or --fold; drop one")
+        raise InputError("--ranks excludes --boundary-sampling and --fold; drop --ranks or these")
     dims = basis.predictor.dims
     convolution = _convolution(given, header)
     if header.types is not None:
@@ -228,5 +228,5 @@ def _parse_passes(text: str | None) -> tuple[str, ...]:
     passes = tuple(word for word in text.split(",") if word != "none")
     for name in passes:
         if name not in PASSES:
-            raise InputError(f"--passes '{text}': give none, or some of {', '.join(PASSES)}")
+            raise InputError(f"--passes '{text}': give 'none', or some of {', '.join(PASSES)}")
     return passes

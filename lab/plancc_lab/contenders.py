@@ -178,7 +178,7 @@ def _of_model(declared: Field[Any], text: str) -> Any:
     """Convert `text` to the declared type of a model's option."""
     for left in re.findall(r"\{(.*?)\}", text):
         if left not in ("graph", "p"):
-            raise InputError(f"{declared.name} '{text}': give {{graph}} or {{p}}, not {{{left}}}")
+            raise InputError(f"{declared.name} '{text}': {{{left}}} must be {{graph}} or {{p}}")
     return parsed(declared, text)
 
 
@@ -195,7 +195,7 @@ def parse_contenders(text: str, baseline: str | None = None) -> list[Contender]:
     """Return the contenders in a comma-separated string, and `baseline` if it is none of them."""
     found = [_parse("models", word) for word in text.split(",") if word.strip()]
     if not found:
-        raise InputError(f"`models` '{text}': name at least one, such as hp,metis")
+        raise InputError(f"`models` '{text}': name at least one model, such as hp,metis")
     for each in found:
         if sum(each.label == other.label for other in found) > 1:
             raise InputError(f"`models` '{text}': '{each.label}' is given twice; give it once")

@@ -101,7 +101,7 @@ def check_classes(largest_class: int, occurring: int, what: str) -> None:
     A network would have an output for every class number up to the largest.
     """
     if not _large.get() and largest_class >= CLASSES + CLASSES_PER_CLASS * occurring:
-        told = f"a network would have an output for each of {largest_class + 1:,}"
+        told = f"a network would have an output for each of {largest_class + 1:,} classes"
         cure = "number the classes from 0, or read them with `allow_large`"
         raise InputError(
             f"{what} is '{largest_class}', but only {occurring:,} classes occur: {told}; {cure}"

@@ -275,7 +275,7 @@ def graph_of_relations(relations: Mapping[Any, Any]) -> Graph:
         for name in (relation[0], relation[2]):
             if name not in counts:
                 told = f"does not say how many vertices type '{shown(name)}' has"
-                raise InputError(f"{where}: an edge_index {told}; add '{shown(name)}': count")
+                raise InputError(f"{where}: edge_index {told}; add an entry '{shown(name)}': count")
         entries[relation] = row, column, None
     graph = united(counts, entries, source)
     return with_ids(graph, [vertex_ids(relations.get(name), n) for name, n in counts.items()])

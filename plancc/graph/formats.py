@@ -257,7 +257,7 @@ def _find_folder(path: str, formats: dict[str, Format]) -> str:
     for name, files in able.items():
         if files(path):
             return name
-    raise InputError(f"{path}: is a folder, but not one of the formats {', '.join(able)}")
+    raise InputError(f"{path}: is a folder, but in none of the formats {', '.join(able)}")
 
 
 @taking(ReadOptions)

@@ -168,7 +168,7 @@ def _read(path: StrPath) -> Mapping[str, Any]:
             raise InputError(f"{name}: links are read only from .npz, or a folder of format ogb")
         with Archive(name) as held:
             if left := ", ".join(show(key) for key in held if key not in NAMES):
-                warn(f"{name}: ignored: {left}; links are called {', '.join(NAMES)}")
+                warn(f"{name}: ignored: {left}; arrays of links are called {', '.join(NAMES)}")
             return {key: held[key] for key in NAMES if key in held}
     for each in FORMATS.loaded().values():
         if each.read_links is not None and each.files is not None and each.files(name):

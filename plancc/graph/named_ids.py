@@ -162,7 +162,7 @@ def warn_of_empty(
         k = np.searchsorted(names, name)
         if names[k : k + 1].tolist() == [name]:
             count = np.count_nonzero(u == k) + np.count_nonzero(v == k)
-            warn(f"{where}: id '{name.decode()}' occurs {count:,} times: an empty cell of pandas?")
+            warn(f"{where}: id '{name.decode()}' occurs {count:,} times; it may mark empty cells")
 
 
 def names_of(ids: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -44,7 +44,7 @@ class ReadGraph:
                 told = f"{edges} validation and test begin, and again later"
                 cure = "give every edge once, or read the edges without weights (`pattern`)"
                 where = f"{self.graph.source.name}: `link_times`"
-                raise InputError(f"{where}: {told}, so their weights are sums of both; {cure}")
+                raise InputError(f"{where}: {told}, so each gets the sum of its weights; {cure}")
         return self.graph if away is None else without(self.graph, away)
 
 

@@ -76,7 +76,7 @@ def _read_head(
     data = {name: dict(each) for name, each in counts.items() if isinstance(each, dict)}
     for kind, of_type in data.items():
         if "count" not in of_type:
-            raise InputError(f"{path}: type '{shown(kind)}' has no count")
+            raise InputError(f"{path}: type '{shown(kind)}' has no count of vertices")
         counts[kind] = of_type.pop("count")
         for key, name in of_type.items():
             _check_file(folder, name, f"{path}: {key} of type '{shown(kind)}'")

@@ -31,7 +31,7 @@ Entries = tuple[IntArray, IntArray, npt.NDArray[Any] | None]
 _RULE = "vertices count from 0 within their type"
 RELATION = ("columns", "A", "rows")
 """The only relation of a graph that is made from a rectangular matrix."""
-RECTANGULAR = ".*(of type '(rows|columns)' have no edges|'columns A rows' has no entries)"
+RECTANGULAR = ".*(of type '(rows|columns)' have no edges|'columns A rows' has no edges)"
 """Regular expression that matches the warnings of `united` about a rectangular matrix."""
 
 
@@ -63,7 +63,7 @@ def united(counts: Mapping[str, int], entries: Mapping[Relation, Entries], sourc
     ends = np.concatenate(rows), np.concatenate(columns)
     for relation, (row, _, _) in entries.items():
         if not len(row):
-            warn(f"{with_source}{in_words(relation)} has no entries")
+            warn(f"{with_source}{in_words(relation)} has no edges")
     idle = np.ones(types.num_vertices, np.bool_)
     for vertices in (*rows, *columns):
         idle[vertices] = False
@@ -112,7 +112,7 @@ def _counted_otherwise(types: Types, entries: Mapping[Relation, Entries]) -> Ite
     for relation, name, smallest in least:
         before = types.vertices(name).start
         if before > 1 and smallest == before:
-            told = f"no vertex of '{shown(name)}' below {before:,} has an edge, and {before:,}"
+            told = f"no edge has a vertex of '{shown(name)}' below {before:,}, and {before:,}"
             why = f"is the number of vertices of the types before: {_RULE}"
             cure = f"if your ids count over all types, subtract {before:,}"
             yield f"{in_words(relation)}: {told} {why}; {cure}"

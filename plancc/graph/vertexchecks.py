@@ -50,7 +50,7 @@ def check_vertex_data(
     if "clusters" in checked:
         _check_clusters(checked["clusters"], f"{where}key '{names.get('clusters', 'clusters')}'")
     if "labels" in checked and "targets" in checked:
-        raise InputError(f"{where}keys 'labels' and 'targets' are both given; give only one key")
+        raise InputError(f"{where}keys 'labels' and 'targets' are both given; give one of them")
     return VertexData(**checked)
 
 
@@ -95,7 +95,7 @@ def _check_clusters(clusters: npt.NDArray[np.int32], what: str) -> None:
     if clusters.max(initial=-1) >= max_clusters(len(clusters)):
         told = f"'{clusters.max()}' in row {int(np.argmax(clusters))} (counted from 0)"
         cure = f"there are {len(clusters):,} vertices; number the clusters from 0"
-        raise InputError(f"{what} holds {told}, and {cure}")
+        raise InputError(f"{what} holds {told}, but {cure}")
 
 
 def check_rows(
@@ -241,13 +241,13 @@ def sparse_features(archive: Archive, graph: Graph) -> npt.NDArray[np.float32]:
         told = f"has '{shape[0]}' rows, but the graph has {count} vertices{cure}"
         raise InputError(f"{archive.name}: key 'feat_shape' {told}")
     if shape[1] < 1:
-        raise InputError(f"{archive.name}: key 'feat_shape' declares '{shape[1]}' columns")
+        raise InputError(f"{archive.name}: key 'feat_shape' needs >= 1 columns, not '{shape[1]}'")
     indices = archive.indices("feat_indices", shape[1])
     ptr = archive.offsets("feat_indptr", count, len(indices))
     data = archive["feat_data"]
     what = f"{archive.name}: key 'feat_data'"
     if data.shape != indices.shape:
-        raise InputError(f"{what} must have {len(indices)} entries, not '{data.shape}'")
+        raise InputError(f"{what} must have {len(indices)} entries, not shape {data.shape}")
     matrix = csr_array((finite(data, what), indices, ptr), shape=tuple(shape))
     return dense(matrix, archive.name, what)
 

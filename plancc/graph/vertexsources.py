@@ -118,7 +118,7 @@ def read_vertex_data(
             missing = {key: called for key, called in missing.items() if called not in held}
             if data.by_type is not None:
                 if several:
-                    raise InputError(f"{name}: data by type must be the only source; give it alone")
+                    raise InputError(f"{name}: give data by type alone, without other vertex data")
                 found["by_type"] = data.by_type
             for key, array in data.arrays().items():
                 if key in found:

@@ -65,7 +65,7 @@ def read_table(name: str, graph: Graph, keys: Keys) -> tuple[Columns, str]:
     if all(map(is_number, words)):
         return _without_names(name, mark, words, graph, keys)
     if len(set(words)) != len(words) or len(words) != len(first[0] or words):
-        raise InputError(f"{name}: {len(words)} names for {len(first[0])} columns; none may repeat")
+        raise InputError(f"{name}: {len(words)} names for {len(first[0])} columns; name each once")
     wanted = dict.fromkeys(wanted_columns(words, keys))
     if not wanted and any(map(is_number, words)):
         told = "the line is neither numbers only nor names of columns"
@@ -199,7 +199,7 @@ def arrays_of_columns(
         key, what = known.get(name, ""), f"{where}: column '{shown(name, 40)}'"
         is_text = column is not None and column.dtype.kind == "S" and name != ids
         if is_text and (key or name in numbered):
-            raise InputError(f"{what} holds 'string', not numbers; convert with pandas.factorize")
+            raise InputError(f"{what} holds 'string', not numbers; convert it by pandas.factorize")
         if name in numbered or (name != ids and not key and is_running(name, column)):
             continue  # the column is in a matrix, or is an index of rows
         if column is None or is_text or not (key or name == ids):

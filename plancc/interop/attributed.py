@@ -82,7 +82,7 @@ class _Found:
         if name is None:
             fail(self.path, line, "a vertex has no id")
         if name in self.vertices:
-            fail(self.path, line, f"vertex {show(name)} is listed twice; give every vertex its own")
+            fail(self.path, line, f"vertex {show(name)} occurs twice; give every vertex its own id")
         self.vertices[name] = len(self.vertices)
 
     def add_edge(self, line: int, ends: tuple[Any, Any], mutual: bool) -> None:

@@ -181,7 +181,7 @@ def _warn_of_folders(where: str) -> None:
     if named := sorted(
         {name for part in parts for name in re.findall(r"([^/\\]+)=[^/\\]*[/\\]", part)}
     ):
-        warn(f"{where}: ignored: columns {', '.join(map(show, named))}, given by folder names only")
+        warn(f"{where}: ignored: {', '.join(map(show, named))}, as folder names give no columns")
 
 
 def _source(where: str, names: Sequence[str]) -> Source:

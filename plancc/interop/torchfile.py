@@ -149,8 +149,8 @@ def _check_stored(held: Any, name: str) -> None:
                 stored = part.untyped_storage().nbytes()
                 if (claimed := part.numel() * part.element_size()) > stored:
                     told = f"a tensor of shape {tuple(part.shape)} claims {claimed:,} bytes"
-                    cure = f"{stored:,} are stored; save its contiguous()"
-                    raise InputError(f"{name}: {told}, and {cure}")
+                    cure = f"{stored:,} are stored; save tensor.contiguous()"
+                    raise InputError(f"{name}: {told}, but {cure}")
 
 
 def _stored_parts(tensor: Any) -> list[Any]:

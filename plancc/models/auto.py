@@ -51,4 +51,4 @@ class AutoModel(Model):
 
     def build(self, matrix: Graph, num_parts: int, *, balance: str | Balance, seed: int) -> Problem:
         """Raise InputError: each compared model builds its own problem (`plancc.owners.choice`)."""
-        raise InputError("model 'auto' builds no problem: it compares other models; choose a model")
+        raise InputError("model 'auto' only compares other models; choose one of these models")

@@ -69,7 +69,7 @@ def part_vector(
         raise InputError(f"{where}: part numbers must be integers, not {given.dtype}")
     if (vertex := first_true((given < least) | (given >= num_parts))) is not None:
         from_one = bool(least == 0 and given.min() == 1 and given.max() == num_parts)
-        rule = f"with {num_parts} parts they are numbered 0..{num_parts - 1}"
+        rule = f"the {num_parts} parts are numbered 0..{num_parts - 1}"
         rule += ": subtract 1 from each number" * from_one
         raise InputError(f"{where}: vertex {vertex} is in part {int(given[vertex])}; {rule}")
     return given.astype(np.int32)

@@ -304,7 +304,7 @@ def _sizes(grid: str | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
     found = re.fullmatch("x".join([r"([1-9]\d{0,9})"] * dimensions), text, re.ASCII)
     if not found:
         example = "x".join(["4", "4", "2"][:dimensions])
-        raise InputError(f"grid '{text}': {dimensions} sizes are needed, such as {example}")
+        raise InputError(f"grid '{text}': give {dimensions} numbers of ranks, such as {example}")
     return tuple(map(int, found.groups()))
 
 

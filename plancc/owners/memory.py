@@ -105,4 +105,4 @@ def needed_memory(
         told.append(f"{way}: mpirun -n R plancc compile FOLDER")
     needs = f"{rows:,} rows and {sizes.nonzeros:,} nonzeros need {shown(found.peak)} of memory"
     has = f"`memory` is {shown(limit)}: {', or '.join(told)}"
-    raise InputError(f"{graph.source.name}: {needs} (stage '{stage}'), and {has}")
+    raise InputError(f"{graph.source.name}: {needs} (stage '{stage}'), but {has}")

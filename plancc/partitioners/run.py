@@ -278,7 +278,7 @@ def _candidates(
         if adapter.available():
             installed.append(adapter)
         elif not installed:
-            told = f"is not installed ({adapter.install}); trying the next one"
+            told = f"is not installed ({adapter.install}); trying the next partitioner"
             warnings.append(f"{adapter.name} {told}")
     builtin = PARTITIONERS["builtin"]
     return [installed[0], builtin] if installed and installed[0] is not builtin else [builtin]

@@ -221,11 +221,11 @@ class Grid:
         return first, first + self.layers
 
     def pieces(self, part_ptr: Int64Array, layer: int = 0) -> list[Piece]:
-        """Return the pieces that the ranks of one layer of the grid broadcast, one after another.
+        """Return the pieces that the ranks of one `layer` of a 3-D grid broadcast in turn.
 
-        Algorithms 1 and 3 of Tripathy et al. 2020. In "1.5d" every part is a piece, and
-        `Piece.column` is the process column that `chunk` returns for the part. Any other scheme
-        has lcm(rows, columns) pieces: on a square grid, one for each process row.
+        Other grids have only layer 0. A square grid has a piece for each process row; other grids
+        have lcm(rows, columns) pieces. In "1.5d" every part is a piece, and `Piece.column` is the
+        process column that needs the part's rows. (Algorithms 1 and 3 of Tripathy et al. 2020.)
         """
         parts = list(pairwise(part_ptr.tolist()))
         if self.scheme == "1.5d":

@@ -67,7 +67,7 @@ class Boundary:
             points.append(point)
         points.sort(key=lambda point: point[0])
         if not points:
-            raise InputError(f"`boundary` '{text}': has no point; give at least one PARTS:FRACTION")
+            raise InputError(f"`boundary` '{text}': is empty; give at least one PARTS:FRACTION")
         numbers = [point[0] for point in points]
         if len(set(numbers)) < len(numbers):
             raise InputError(f"`boundary` '{text}': gives a number of parts twice; drop a point")

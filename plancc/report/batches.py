@@ -128,7 +128,7 @@ def batch_reports(
         if first is None:
             first = file.path, population
         elif not all(np.array_equal(population.pattern[k], first[1].pattern[k]) for k in (0, 1)):
-            raise InputError(f"{file.path}: has a different matrix than {first[0]}; drop one plan")
+            raise InputError(f"{file.path}: has a different matrix than {first[0]}; omit this plan")
         owners.append((rank_of_parts(plan.num_parts, ranks)[plan.owner()], ranks))
         names.append(file.path)
     assert first is not None

@@ -43,7 +43,7 @@ class LinkSampler(NeighbourSampler):
         return None
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        raise InputError(f"sampler '{self.name}' draws links only on all ranks together")
+        raise InputError(f"sampler '{self.name}': for links, one rank cannot draw alone")
 
     def numbers(self, seed: int, number: int) -> tuple[Int64Array, Int64Array, int]:
         """Return the indices of links and of negatives in mini-batch `number`, and its epoch."""

@@ -37,7 +37,7 @@ class RelationSampler(NeighbourSampler):
     of_relations: tuple[tuple[int, ...], ...] = option((), internal=True)
 
     def batch(self, population: Population, seed: int, number: int, stream: int = SHOWN) -> Batch:
-        raise InputError(f"sampler '{self.name}' for typed graphs: all ranks must draw together")
+        raise InputError(f"sampler '{self.name}': for typed graphs, one rank cannot draw alone")
 
     def block_of_owner(
         self, owned: OwnedRows, rows: Int64s, hop: int, key: np.uint64

@@ -218,7 +218,7 @@ def _check_data(
             f"{width}; leave the option out"
         )
     if data.targets is not None and wanted not in (None, classes):
-        raise InputError(f"`classes` {wanted}: the plan has {classes} targets; leave `classes` out")
+        raise InputError(f"`classes` {wanted}: the plan has {classes} targets; drop `classes`")
     limited = wanted is None and data.targets is None
     if limited and (why := too_many_classes(classes, num_vertices)):
         raise InputError(

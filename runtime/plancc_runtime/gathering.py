@@ -159,7 +159,7 @@ def _merged(
     place[vertices - start] = np.arange(len(vertices))
     if (place < 0).any():
         vertex = start + int(np.argmin(place))
-        raise PlanError(f"the plan is damaged: vertex {vertex} is in no part; compile it again")
+        raise PlanError(f"the plan is damaged: vertex {vertex} is in no part; compile a new plan")
     return {name: each[place] for name, each in arrays.items()}
 
 
@@ -233,7 +233,7 @@ def save_rows(
     with transport.agreement():
         check_name(name)
         if "id" in arrays:
-            raise InputError(f"{name}: 'id' is the column of ids; choose another name")
+            raise InputError(f"{name}: 'id' is the column of ids; rename the array 'id'")
     columns = columns_of(arrays, transport)
     with transport.agreement():
         check_columns(name, columns)

@@ -57,8 +57,8 @@ def check_exchange(header: Header, exchange: str, num_ranks: int) -> None:
         why = "the plan has no hops between nodes; compile it with `topology` and `exchange` nodes"
     elif exchange == "nodes" and not fits_ranks:
         why = (
-            f"the plan needs nodes x ranks {topology}; with {num_ranks} ranks some would have "
-            "parts of several nodes"
+            f"the plan needs nodes x ranks {topology}; with {num_ranks} ranks, some ranks would "
+            "have parts of several nodes"
         )
     if why:
         raise InputError(f"`exchange` {exchange}: {why}")

@@ -505,7 +505,7 @@ class TrainOptions:
             raise self._wrong("fold", f"{why}; leave `checkpoint` out")
         for name, choice in (("aggregator", "max"), ("norm", "batch")):
             if getattr(self, name) == choice:
-                raise self._wrong("fold", f"does not suit {name} {choice}; choose another")
+                raise self._wrong("fold", f"does not suit {name} {choice}; choose another fold")
 
     def _check_on_disk(self) -> None:
         if not self.features_on_disk:

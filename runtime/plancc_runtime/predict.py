@@ -145,7 +145,7 @@ def score_links(
     name = fspath(weights)
     with transport.agreement():
         if not description.options.decoder:
-            raise InputError(f"{name}: the network was not trained on links; give another file")
+            raise InputError(f"{name}: the network was not trained on links; give other weights")
         if opened.header.links is None:
             raise InputError(f"{opened.name}: the plan has no links; compile the graph with links")
         options = options_of(description, name, {"init": weights, "predict": path, **execution})
@@ -209,7 +209,7 @@ def _read_pairs(path: str, named: bool) -> npt.NDArray[Any]:
                 f"{path}, line {line}: '{shown(text, 40)}' is not a link; give two ids, as in 17,42"
             )
     if not found:
-        raise InputError(f"{path}: the file has no link; give at least one")
+        raise InputError(f"{path}: the file has no link; give at least one link")
     return np.array(found)
 
 
@@ -257,7 +257,7 @@ def _checked(words: Sequence[Any], file: str = "", named: bool = False) -> dict[
             raise InputError(f"{where}: this id is given twice; give every id once")
         found[each] = line
     if not found:
-        raise InputError(f"{file or '`ids`'}: there is no id; give at least one")
+        raise InputError(f"{file or '`ids`'}: there is no id; give at least one id")
     return found
 
 
@@ -321,7 +321,7 @@ def _joined(opened: Opened, description: Description, task: LearningTask, weight
     if types is None and not of_network:
         return task.joined(opened.rows, opened.name)
     if types is None or not of_network:
-        has = "types of vertices" if types is not None else "one type of vertices"
+        has = "several types of vertices" if types is not None else "one type of vertices"
         other = "one" if types is not None else "several"
         raise InputError(f"{opened.name}: the plan has {has}, but the network needs {other}")
     from plancc_runtime.nn.relations import TypesOfNetwork

@@ -52,8 +52,8 @@ def check_columns(path: str, columns: Mapping[str, Column]) -> None:
     for name, (dtype, shape) in columns.items():
         if not name or not name.isprintable() or len(name) > LONGEST_NAME:
             raise InputError(
-                f"{path}: '{shown(name, 40)}' is not a name for an array; choose a "
-                f"name of 1 to {LONGEST_NAME} printable characters"
+                f"{path}: '{shown(name, 40)}' is not a name for an array; choose a name "
+                f"of 1 to {LONGEST_NAME} printable characters"
             )
         if _format(path) == ".npz" and ("/" in name or "\\" in name):  # names of files in it
             raise InputError(f"{path}: {name}: a name in an .npz cannot have / or \\; rename it")
@@ -67,7 +67,7 @@ def check_columns(path: str, columns: Mapping[str, Column]) -> None:
     if _format(path) != ".npz":
         counts = Counter(["id", *_names(columns)])
         for name in (name for name, count in counts.items() if count > 1):
-            raise InputError(f"{path}: two columns have the name {name}; rename one")
+            raise InputError(f"{path}: two columns have the name {name}; rename one of them")
 
 
 class RowFile(ABC):

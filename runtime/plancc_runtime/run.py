@@ -332,13 +332,13 @@ class Run:
             self._best.see(self._followed(scores), epoch, self._learner.network)
 
     def _followed(self, scores: Scores) -> float:
-        """Return the followed metric's validation value, negated if higher values are better."""
+        """Return the validation value of the option `metric`, negated if higher is better."""
         metric = METRICS[self.options.metric]
         found: dict[str, float] = getattr(scores, metric.fields[-1])
         if "val" not in found:
             raise InputError(
                 f"`metric` {self.options.metric}: is not defined, as every class has all or none "
-                "of the validation vertices; choose another, or give `split`"
+                "of the validation vertices; choose another metric, or give `split`"
             )
         return metric.lowered(found["val"])
 

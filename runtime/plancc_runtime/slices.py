@@ -148,7 +148,7 @@ def read_ids(plan: StrPath | Slice, content: str, transport: Transport) -> Ids |
 
 
 def rows_of_rank(header: Header, part: Part) -> RowsOfRank:
-    """Return the rows that this rank contributes when the rows of all ranks are collected.
+    """Return the rows that this rank contributes when the rows of all ranks are gathered.
 
     If several ranks of a grid have a copy of a row, only one of these ranks contributes it.
     """

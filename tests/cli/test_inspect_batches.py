@@ -138,6 +138,6 @@ def test_plans_of_other_graphs(plan: Path, graph: Path, tmp_path: Path) -> None:
         assert (done.code, done.out) == (2, "")
         warning, error = done.err.splitlines()
         assert warning.startswith("plancc: warning: ")
-        assert error.startswith(f"plancc: error: {other}: has a different matrix than {plan}; drop")
+        assert error.startswith(f"plancc: error: {other}: has a different matrix than {plan}; omit")
     ok("compile", graph, "-p", 2, "--normalize", "row", "-o", tmp_path / "row.h5")
     ok("compare", plan, tmp_path / "row.h5", "--batches", 3)  # other values, same batches

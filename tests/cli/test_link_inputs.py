@@ -79,7 +79,7 @@ CASES = [
     Case("C5 a link in every row", links(train=np.transpose(EDGES[[0, 1]])), "--links l.npz",
          refused="l.npz: train has its links in the rows|sources in one row"),
     Case("arrays that are no links", links(train_negative=OTHERS[:9], weight=np.ones(160)),
-         "--links l.npz", says=("l.npz: ignored: 'train_negative', 'weight'; links are called",),
+         "--links l.npz", says=("l.npz: ignored: 'train_negative', 'weight'; arrays of links are",),
          silent=("vertex numbers",)),
     Case("links of a graph whose ids are others",
          links() | {"g.txt": "".join(f"{u + 100} {v + 100}\n{v + 100} {u + 100}\n" for u,

@@ -216,7 +216,7 @@ OF_TYPES = [
          silent=("warning: t: ",)),
     Case("C24 ids of the union", types(RING_OF_MESH, TO_GRID,
          ("grid", "g2m", "mesh", [(u, 6 + u) for u in range(6)])),
-         says=("relation 'grid g2m mesh': no vertex of 'mesh' below 6|subtract 6",)),
+         says=("relation 'grid g2m mesh': no edge has a vertex of 'mesh' below 6|subtract 6",)),
     Case("C24 beyond the type", types(RING_OF_MESH, ("grid", "g2m", "mesh",
          [(u, 7 + u) for u in range(6)])),
          refused="a vertex of type 'mesh' is out of range 0..11: '12'"),

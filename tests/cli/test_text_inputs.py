@@ -172,7 +172,7 @@ CASES = [
     Case("a null id of Parquet", {"g.parquet": parquet(src=[1, 2, None], dst=[2, 3, 1])},
          refused="column 'src': 1 ids are null, the first in row 2"),
     Case("folders that say something", {"g.parquet": hive},
-         says=("g.parquet: ignored: columns 'year', given by folder names only",),
+         says=("g.parquet: ignored: 'year', as folder names give no columns",),
          entries=ones((0, 1), (1, 2))),
     Case("F7: an edge that is none of sizes", {"g.txt": "6 3\n0 1\n1 2\n2 3\n3 4\n4 5\n5 6\n"},
          silent=("warning",)),
@@ -208,7 +208,7 @@ CASES = [
     Case("A7: sorted on the disk", {"g.txt": "ann bob\n#py java\nnan bob\n"},
          "convert g.txt -o f --memory 10", refused="g.txt: ids are names|--memory"),
     *(Case(f"B9: {word}", {"g.csv": f"who,whom\nann,{word}\n{word},bob\n{word},ann\n"},
-         says=(f"id '{word}' occurs 3 times: an empty cell of pandas?",))
+         says=(f"id '{word}' occurs 3 times; it may mark empty cells",))
       for word in ("nan", "NaN", "None", "null", "NA")),
     Case("B9: Nan is somebody", {"g.csv": "who,whom\nann,Nan\nNan,nancy\n"},
          silent=("empty cell",)),

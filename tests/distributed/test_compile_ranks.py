@@ -396,7 +396,7 @@ SPOILT = {
     "order": (spoil("indices.npy", 1, 0), "columns of a row do not ascend"),
     "offsets": (spoil("indptr.npy", 5, 10**6), r"indptr\.npy: does not ascend"),
     "head": (lambda folder: (folder / "graph.json").write_text("{"), r"graph\.json: is not JSON"),
-    "missing": (lambda folder: (folder / "indices.npy").unlink(), "a folder, but not one of"),
+    "missing": (lambda folder: (folder / "indices.npy").unlink(), "a folder, but in none of"),
     "shorter": (lambda f: np.save(f / "indices.npy", np.zeros(3, np.int32)), "does not ascend"),
     "zero": (lambda f: np.save(f / "values.npy", np.zeros(entries(f))), "some values are zero"),
     "NaN": (lambda f: np.save(f / "values.npy", np.full(entries(f), np.nan)), "not a finite"),

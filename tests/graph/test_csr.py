@@ -215,7 +215,7 @@ def damaged(tmp_path, name, array):
 @pytest.mark.parametrize(
     ("name", "array", "words"),
     [
-        ("indices.npy", None, "folder, but not one of the formats"),
+        ("indices.npy", None, "folder, but in none of the formats"),
         ("indices.npy", b"\x93NUMPY", "indices.npy: is not an .npy array"),
         ("indices.npy", b"", "indices.npy: the file is empty"),
         ("indices.npy", np.zeros(5, np.int32), "indptr.npy: does not ascend from 0 to 5"),

@@ -259,5 +259,5 @@ def test_wrong_data(folder, change, words):
 
 
 def test_other_folders(tmp_path):
-    with pytest.raises(InputError, match="is a folder, but not one of the formats"):
+    with pytest.raises(InputError, match="is a folder, but in none of the formats"):
         read_graph(tmp_path)

@@ -312,7 +312,7 @@ def test_claims_of_what_is_not_stored(path, held):
     torch.save(held(), path)
     for read in (read_graph, lambda path: read_vertex_data(path, 5)):
         with pytest.raises(
-            InputError, match=r"data\.pt: a tensor of shape .* are stored; save its"
+            InputError, match=r"data\.pt: a tensor of shape .* are stored; save tensor"
         ):
             read(path)
 

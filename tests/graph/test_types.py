@@ -62,7 +62,7 @@ def test_what_is_in_no_relation_is_said():
     given = {"a": 2, "b": 3, ("a", "to", "b"): np.array([[0, 1], [2, 2]])}
     with pytest.warns(PlanccWarning, match="2 of 3 vertices of type 'b' have no edges"):
         as_graph(given)
-    with pytest.warns(PlanccWarning, match="relation 'b by a' has no entries"):
+    with pytest.warns(PlanccWarning, match="relation 'b by a' has no edges"):
         as_graph(given | {("b", "by", "a"): np.zeros((2, 0), int)})
 
 

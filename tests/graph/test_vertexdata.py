@@ -284,7 +284,7 @@ def test_a_table_as_wide_as_it_is(tmp_path):
         ("id,label\n0,1\n1,x\n", ", line 3: not a table of numbers: 'x' in column 'label'"),
         ("label\n0,1\n", "1 names for 2 columns"),
         ("label,train_mask\n1,2\n", "column 'train_mask' is a mask"),
-        ("label,label\n1,2\n", "2 names for 2 columns; none may repeat"),
+        ("label,label\n1,2\n", "2 names for 2 columns; name each once"),
     ],
 )
 def test_bad_tables(tmp_path, text, words):

@@ -105,7 +105,7 @@ def test_a_given_partition_may_be_too_heavy_where_it_is_not_fixed():
 def test_what_cannot_be_partitioned():
     problem = hypergraph([[0, 1], [1, 2]], 4)
     for given, words in [
-        ({"part": [0, 1, 2, 0]}, r"vertex 2 is in part 2; with 2 parts they are numbered 0\.\.1"),
+        ({"part": [0, 1, 2, 0]}, r"vertex 2 is in part 2; the 2 parts are numbered 0\.\.1"),
         ({"part": [0, 1]}, "2 part numbers for 4 vertices"),
         ({"fixed": [0.5, 0, 0, 0]}, "must be integers"),
         ({"fixed": [0, 0, 0, 0]}, "of part 0 weigh 4 .'weights'., but the limit is 2"),

@@ -237,7 +237,7 @@ def test_what_is_no_run_of_the_plan_is_refused(small, run, tmp_path):
     assert "broken.jsonl, line 2: " in refused(small, "--run", broken)
     broken.write_text("\n".join(lines[:2]))
     error = refused(small, "--run", broken, "--trace", trace)
-    assert error.endswith(f"trace.json: is not of the run of {broken}, which has no epoch 2")
+    assert error.endswith(f"trace.json: is of another run: {broken} has no epoch 2")
     assert "line 1" in refused(small, "--run", trace)
     assert "cut off" in refused(small, "--trace", log)
     assert "give at most one --run for every plan" in refused(small, "--run", log, "--run", log)

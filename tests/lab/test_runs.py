@@ -174,7 +174,7 @@ def test_a_timeline_without_epochs_is_shown_as_a_whole(tmp_path):
         ([title(0, "rank 0"), {"ph": "X", "pid": "0"}], "event 1: pid is 0, not a whole"),
         ([title(0, "rank 0"), {"ph": "X", "pid": 0, "name": 3}], "event 1: the name is 3"),
         ([title(0, "rank 0"), 7], "event 1: 7 is not an event"),
-        ([title(0, "rank 0"), span(0, "epoch 0", 1, 1)], "epoch 0 has a length of 0"),
+        ([title(0, "rank 0"), span(0, "epoch 0", 1, 1)], "epoch 0 lasts 0 seconds"),
         (
             [title(0, "rank 0"), {"ph": "X", "pid": 0, "name": "a", "ts": math.nan, "dur": 1}],
             "event 1: ts is NaN",

@@ -167,7 +167,7 @@ def test_contenders() -> None:
         ("hp:efort=fast", r"unknown option of 'hp' 'efort'.*effort"),
         ("metis:preset=zz", "unknown preset 'zz'"),
         ("cagnet-1.5d:replication=a", "replication 'a': a whole number is needed"),
-        ("x=file:part={graph}.part.{q}", "give {graph} or {p}, not"),
+        ("x=file:part={graph}.part.{q}", "{q} must be {graph} or {p}"),
         ("hp:partitioner=nothing", "unknown partitioner 'nothing'"),
         ("hp:epsilon=abc", "epsilon 'abc': a number is needed"),
         ("hp:effort=much", "unknown effort 'much'"),

@@ -83,10 +83,10 @@ def test_refusals_name_what_fits(num_ranks):
     ("model", "num_ranks", "options", "words"),
     [
         ("cagnet-2d", 12, {"grid": "3x5"}, "grid '3x5': for 12 ranks choose 4x3, 3x4"),
-        ("cagnet-2d", 12, {"grid": "3x4x1"}, "grid '3x4x1': 2 sizes are needed"),
+        ("cagnet-2d", 12, {"grid": "3x4x1"}, "grid '3x4x1': give 2 numbers of ranks"),
         ("cagnet-2d", 12, {"grid": "3x04"}, "grid '3x04'"),
         ("cagnet-2d", 12, {"grid": 12}, "grid '12'"),
-        ("cagnet-3d", 12, {"grid": "3x4"}, "grid '3x4': 3 sizes are needed, such as 4x4x2"),
+        ("cagnet-3d", 12, {"grid": "3x4"}, "grid '3x4': give 3 numbers of ranks, such as 4x4x2"),
         ("cagnet-1.5d", 4, {"replication": 0}, "replication 0: a whole number"),
         ("cagnet-1.5d", 4, {"replication": "2"}, "replication '2': a whole number"),
         ("mop", 4, {"groups": -1}, "groups -1: a whole number"),

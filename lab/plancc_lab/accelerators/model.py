@@ -55,13 +55,13 @@ class Aggregations:
 
     def __post_init__(self) -> None:
         if not self.vertices >= 1:
-            raise InputError("the graph has no vertices; give at least one")
+            raise InputError("the graph has no vertices; give at least one vertex")
         if not 0 <= self.nonzeros <= self.vertices**2:
             raise InputError(
                 f"{self.nonzeros:g} nonzeros do not fit into a matrix of {self.vertices:g} rows"
             )
         if not self.widths or min(self.widths) < 1:
-            raise InputError(f"widths {self.widths}: give at least one, each 1 or more")
+            raise InputError(f"widths {self.widths}: give at least one width, each 1 or more")
         if not 0 <= self.mask_density <= 1:
             raise InputError(f"mask_density {self.mask_density:g} is not between 0 and 1")
 

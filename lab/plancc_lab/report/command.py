@@ -141,7 +141,7 @@ def _left_behind(
             raise InputError(f"{timeline.path}: has {ranks} of ranks 0..{timeline.all_ranks[-1]}")
         if log is not None and (others := sorted(set(timeline.epochs) - set(log.epoch.tolist()))):
             raise InputError(
-                f"{timeline.path}: is not of the run of {log.path}, which has no epoch {others[0]}"
+                f"{timeline.path}: is of another run: {log.path} has no epoch {others[0]}"
             )
     return log, timeline
 

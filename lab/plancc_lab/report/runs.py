@@ -152,7 +152,7 @@ def _epoch(entry: dict[str, Any], where: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """The phases of all ranks in one epoch, or in the whole run if the file has no epochs.
+    """The phases of all ranks in one epoch, or in the whole run.
 
     The epoch is cut into `COLUMNS` equal intervals. Time in no phase counts as "other"; time before
     and after a rank's epoch is `NOTHING`.
@@ -161,11 +161,10 @@ class Timeline:
         title: The epoch that is shown, such as "epoch 17", or "the whole run".
         epochs: Numbers of all epochs in the file.
         seconds: Seconds from the start of the first rank to the end of the last rank.
-        all_ranks: All ranks in the timeline, ascending.
+        all_ranks: All ranks in the file, ascending.
         ranks: The ranks that the page shows.
         strips (uint8[ranks, COLUMNS]): Position in `PHASES` of the longest phase of an interval.
-        shares (float64[all ranks, phases]): For every rank and phase, the share of `seconds` that
-            the rank spends in the phase.
+        shares (float64[all ranks, phases]): Share of `seconds` that a rank spends in a phase.
         plan: Content hash of the plan in the file; "" if the file has none.
     """
 
@@ -202,7 +201,7 @@ def read_timeline(path: StrPath) -> Timeline:
         times = np.concatenate([of_rank.times for of_rank in spans])
         begin, end, title = float(times[:, 0].min()), float(times[:, 1].max()), "the whole run"
     if not end > begin:
-        raise InputError(f"{name}: {title} has a length of 0")
+        raise InputError(f"{name}: {title} lasts 0 seconds")
     edges = np.linspace(begin, end, COLUMNS + 1)
     middles = (edges[1:] + edges[:-1]) / 2
     shown = np.unique(np.linspace(0, len(ranks) - 1, min(len(ranks), MOST_RANKS)).astype(int))

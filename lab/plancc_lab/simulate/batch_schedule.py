@@ -66,11 +66,11 @@ class Bits:
         return self._always, self._words(np.searchsorted(self._rows, self._needed(used)))
 
     def of_walks(self, sampler: WalkSampler, key: np.uint64, visited: Int32Array) -> list[Pairs]:
-        """Return the words that ranks send to draw walks, as `rows` of one `Pairs` for each round.
+        """Return one `Pairs` per round; its `rows` are the words that ranks send to draw walks.
 
         A walk that crosses to another rank costs two words, and every message costs one word more
-        (`plancc_runtime.layouts.draws.WalkDraws`). In the last round, ranks tell each other by bits
-        which visited rows they use.
+        (`plancc_runtime.layouts.draws.WalkDraws`). In the last round, ranks send words whose bits
+        mark the visited rows that they use.
         """
         n, walks, found = len(self._owner), np.arange(sampler.num_roots), []
         roots = sampler.roots(n, key)

@@ -168,8 +168,8 @@ def _check_boundaries(sizes: Sizes, models: Sequence[Contender]) -> None:
         needed = sends_rows(contender) and not model.even_random
         if needed and _boundary_of(sizes, contender) is None:
             raise InputError(
-                f"model '{contender.label}' needs a graph or a `boundary`; give "
-                f"{contender.label}=PARTS:FRACTION (halo rows per own row)"
+                f"model '{contender.label}' needs a graph or a `boundary`; {contender.label}=16:0.5"
+                ", for example, gives each of 16 parts half as many halo rows as own rows"
             )
 
 

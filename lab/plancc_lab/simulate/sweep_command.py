@@ -154,7 +154,7 @@ def _sizes(graph: str | None, given: dict[str, Any]) -> Sizes | None:
     for text in given["boundary"]:
         label, _, points = text.rpartition("=")  # a label may contain a "="
         if label in boundary:
-            raise InputError(f"--boundary '{text}': is the second for this model; give only one")
+            raise InputError(f"--boundary '{text}': give only one --boundary for a model")
         boundary[label] = Boundary.parse(points)
     return Sizes(given["vertices"], given["nonzeros"], boundary)
 

@@ -188,7 +188,10 @@ def _relief(change: Any, here: int, there: int, state: Any, rules: Any) -> float
 
 @njit(cache=True, nogil=True)
 def _overload(q: int, state: Any, rules: Any) -> Any:
-    """Return part q's overload times ``rules.unit``, summed over constraints, and the worst one."""
+    """Return part q's overload times ``rules.unit``, summed over the constraints.
+
+    The second result is the index of the constraint with the largest of these overloads.
+    """
     total, most, worst = 0.0, 0.0, 0
     for c in range(rules.limit.shape[1]):
         over = rules.unit[q, c] * max(state.sums[q, c] - rules.limit[q, c], 0.0)

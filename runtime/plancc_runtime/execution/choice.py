@@ -147,8 +147,8 @@ def _check_feature(grid: Grid, options: TrainOptions) -> None:
         raise InputError("`aggregator` max does not work on a feature plan; use mean, sum or gcn")
     if options.wire != "fp32" and grid.rows == 1:
         raise InputError(
-            f"`wire` {options.wire} has no effect: it rounds halo rows between groups, but "
-            f"grid '{grid}' has one group of ranks; leave `wire` out"
+            f"`wire` {options.wire} has no effect: it rounds halo rows between groups of ranks, "
+            f"but grid '{grid}' has one group; leave `wire` out"
         )
     if options.pipeline != "off" and grid.rows > 1:
         raise InputError(

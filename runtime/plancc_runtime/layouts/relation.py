@@ -75,7 +75,7 @@ class TypedBlock:
         """Raise PlanError on all ranks if any rank has a nonzero without a relation. Collective."""
         with transport.agreement():
             if (self.relation < 0).any():
-                raise PlanError("the plan has a nonzero without a relation; compile it again")
+                raise PlanError("the plan has a nonzero without a relation; compile a new plan")
 
     def stack(self) -> Block:
         """Return the stack: one block with the matrices of all relations, one below the other.

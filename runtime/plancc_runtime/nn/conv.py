@@ -186,7 +186,7 @@ class Conv(nn.Module, ABC):
         Raises:
             InputError: If layers of this class cannot be split into such functions.
         """
-        raise InputError(f"`recompute`: not supported by {type(self).__name__}; leave it out")
+        raise InputError(f"`recompute`: not supported by {type(self).__name__}; omit the option")
 
     def both_ways(self, first: bool, fixed: bool = False) -> BothWays:
         """Return the layer's steps forward and backward. See `ConvOptions.both_ways`."""

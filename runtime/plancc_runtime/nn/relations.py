@@ -336,7 +336,7 @@ class PerRelation(RelationConv):
             for source, _, destination in types.relations
         )
         if any(each.draws for each in self.convs):
-            raise InputError("attention_dropout: needs a graph of one type; leave the rate out")
+            raise InputError("attention_dropout: needs a graph of one type; leave the dropout out")
         self._alone, inputs = alone, [widths[name] for name in alone]
         self.weights_alone = nn.ParameterList(
             uniform(random, (d_in, self.d_out), fan_in=d_in) for d_in in inputs

@@ -135,7 +135,7 @@ class OverRanks(TorchFunctionMode):
         order = torch.where(ties, order, least(order))
         ties = ties & (order == bins.most(order))
         if (bins.total(ties) > 1).any():
-            refuse(call, "passes the gradient only to the first of several equal extremes")
+            refuse(call, "passes the gradient to the first of several equal extremes")
         return ties
 
     def _numbers(self, x: Spread) -> Tensor | None:

@@ -308,7 +308,7 @@ class TorchRules(OverRanks):
         if is_end(index, True):
             if not is_rows(x, dim) or x.of != index.of:
                 shape = [*x.shape]
-                refuse(call, f"selects rows by sources of edges, but tensor {shape} has none")
+                refuse(call, f"selects rows by sources of edges; tensor {shape} lacks these rows")
             x = self.columns.of(x, index.relations)
         elif along != is_end(index, False) or (along and not (is_rows(x) and x.of == index.of)):
             refuse(call, "selects entries by index")
@@ -451,7 +451,7 @@ class TorchRules(OverRanks):
         if places == [] and call.name in calls.PRODUCTS:
             return summed(call.run(), self.transport)
         if not places:
-            refuse(call, "mixes rows or edges, or combines tensors with possibly different rows")
+            refuse(call, "combines different rows or edges, or tensors whose rows may differ")
         out = call.run()
         if out is call.args[0]:
             self.columns.forget(out)
@@ -492,7 +492,7 @@ class TorchRules(OverRanks):
     def _unique(self, call: Call, x: Spread) -> Tensor:
         asked = [*call.args[2:], *(v for k, v in call.kwargs.items() if k != "sorted")]
         if x.is_floating_point() or any(each not in (False, None) for each in asked):
-            refuse(call, "returns more than the distinct values, or gets floating-point numbers")
+            refuse(call, "gets floating-point numbers, or returns more than the distinct values")
         lists = self.transport.gather(plain(x).unique().tolist())
         return plain(x).new_tensor(sorted({each for of_rank in lists for each in of_rank}))
 
