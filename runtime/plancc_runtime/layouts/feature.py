@@ -94,7 +94,7 @@ class FeatureGraph(LayerGraph):
         self._batches = Batches(self._block.num_inputs, grid.columns, stages)
         self._rows = self._batches.rows_of(self._column)
         if not np.array_equal(self._block.inputs[self._rows], part.global_id):
-            raise ValueError("the part's rows are not in the order in which the pipeline sends them")
+            raise ValueError("the rows of the part are not in the order of the pipeline")
         self._vertices = torch.from_numpy(part.global_id).to(self._device)
         self._slicing = Slicing(
             grid=grid,
