@@ -106,7 +106,7 @@ class Progress:
         return wall_seconds() - self._start
 
     def incumbent(self, who: str, objective: str, trial: Trial) -> None:
-        """Print a step of a search and its value; `line` also shows the value if it is the best."""
+        """Print a step of a search and its value; the progress line shows the best value so far."""
         from plancc_cli.tables import objective_words
 
         value = objective_words(objective, trial.value)

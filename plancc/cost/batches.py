@@ -124,8 +124,9 @@ def _new(vertices, stamp, ticket):  # type: ignore[no-untyped-def]
 def _exchange(rows, ptr, columns, owner, stamp, talked, ticket, load):  # type: ignore[no-untyped-def]
     """Add the work of one block of a mini-batch to `load`, and return the number of messages.
 
-    ``load[:, q]`` has part q's numbers of nonzeros, sent rows and received rows. `stamp` and
-    `talked` hold ``ticket + 1 + q`` for columns, and senders, that were already counted for part q.
+    ``load[:, q]`` has part q's numbers of nonzeros, sent rows and received rows. When column j is
+    counted for part q, ``stamp[j]`` becomes ``ticket + 1 + q``; when sender p is counted for part
+    q, ``talked[p]`` does. `ticket` is larger in every call, so older values do not count.
     """
     num_parts = load.shape[1]
     order, _, part_ptr = grouped(owner[rows], num_parts)

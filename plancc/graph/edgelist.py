@@ -404,7 +404,7 @@ class _Line(NamedTuple):
 
 
 def _line_from(path: StrPath, data: bytes, start: int, wanted: tuple[str, ...]) -> _Line | None:
-    """Return the first line from byte `start` on that is not blank and not a comment, or None."""
+    """Return the first line at or after byte `start` that is no blank or comment line, or None."""
     text, end = b"", start - 1
     while not text.strip() or text.startswith(COMMENT):
         start = end + 1

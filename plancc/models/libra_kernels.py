@@ -179,8 +179,8 @@ def assign_rest(
 ) -> None:
     """Copy the owners in `ahead` to `nonzero_owner`, and give diagonal nonzeros to the row's owner.
 
-    Before, `assign_edges` has written owners into `ahead`, and the other nonzeros' owners into
-    `nonzero_owner`.
+    `assign_edges` must run before. It writes the owners of some nonzeros off the diagonal into
+    `ahead`, and the owners of all others into `nonzero_owner`.
     """
     pairs = ahead.pairs
     for i in range(len(owner)):

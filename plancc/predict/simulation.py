@@ -72,7 +72,7 @@ _DRAW = Place(0, "batch", DRAW)
 
 
 class StepTime(NamedTuple):
-    """Seconds of a step of a layer: of the slowest rank, which is `rank`, and mean over ranks."""
+    """Seconds of one operation of a layer: on the slowest rank (`rank`), and mean over ranks."""
 
     layer: int
     direction: str

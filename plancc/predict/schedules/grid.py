@@ -195,7 +195,7 @@ class BlockScheduler(GridScheduler):
     def _received(self, nonzeros: Int64Array) -> Int64Array:
         """Return how many nonzeros of A every rank receives from other ranks: int64[num_ranks].
 
-        `nonzeros`: number of nonzeros per process row, layer and piece, from `_nonzeros_of`.
+        `nonzeros`: number of nonzeros in every piece of a layer's matrix, from `_nonzeros_of`.
         """
         columns = range(self._grid.columns)
         own = [nonzeros[:, :, self._of_column == column].sum(axis=2) for column in columns]

@@ -178,7 +178,7 @@ class TorchRules(OverRanks):
         [place] = places
         old = place - len(numbers) + call.args[0].ndim if call.name == "repeat" else 0
         if call.name == "repeat" and old >= 0 and call.args[0].shape[old] != 1:
-            refuse(call, "repeats, for every row or edge, an axis that has more than one entry")
+            refuse(call, "repeats an axis of several entries as often as there are rows or edges")
         return mark_in_place(found, place, counts[0].of)
 
     def _dropout(self, call: Call) -> Any:
