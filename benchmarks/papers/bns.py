@@ -135,8 +135,8 @@ def _points(rows: Rows, over: Row, under: Row) -> dict[str, float]:
 
 TABLE_9 = Item(
     name="edge-sampling",
-    setting=f"A GCN of 2 layers runs on {PARTS} METIS parts with sampling rate {RATE} and 3 seeds. All "
-    f"methods drop equally many edges. BNS drops boundary rows, BES boundary edges. Ranks are "
+    setting=f"A GCN of 2 layers runs on {PARTS} METIS parts with sampling rate {RATE} and 3 seeds. "
+    f"All methods drop equally many edges. BNS drops boundary rows, BES boundary edges. Ranks are "
     f"threads with simulated network cards of {SlowNetwork()}.",
     graphs=("Cora", "Citeseer", "AmazonPhoto", "fb100-Cornell5"),
     measure=_edges,
