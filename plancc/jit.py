@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from types import CodeType, FunctionType, SimpleNamespace
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -68,9 +68,8 @@ except ValueError as error:
     ) from error
 
 # numba marks parts of its messages by colorama, which then writes an escape sequence to stdout when
-# the process ends, even behind JSON in a file. The messages here stay as they are.
-_PARTS = ("code", "errmsg", "filename", "indicate", "highlight", "reset")
-errors._termcolor_inst = SimpleNamespace(**dict.fromkeys(_PARTS, str))  # type: ignore[attr-defined]
+# the process ends, even behind JSON in a file. Linux needs no colorama for this.
+errors.ColorShell = contextlib.nullcontext  # type: ignore[attr-defined]
 TESTED = ("0.68.",)
 """Beginnings of the versions of numba whose internals `plancc.jit_compiler` knows. With other
 versions, numba's own compiler is used, which takes longer: `plancc warm-up --first` then takes 190

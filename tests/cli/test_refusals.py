@@ -258,7 +258,7 @@ TABLE = {
     "simulate p.h5": {
         "--vertices 0": "--vertices needs --sweep",
         "--epsilon 0": "--epsilon needs --sweep",
-        "--seed 0": "--seed 0: nothing is random without links or --split; drop it",
+        "--seed 0": "--seed 0: nothing is random without links or --split; drop --seed",
         "--passes=": "--passes '': give 'none', or some of",
         "--passes ,": "--passes ',': give 'none', or some of",
         "--passes overlap": "order, constant",

@@ -116,7 +116,7 @@ def described(**others):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (described(), "save what partition_graph.*as orig_nids.npy"),
+        (described(), "save as orig_nids.npy what partition_graph"),
         ("{", "not JSON"),
         ("[1]", "does not describe a partition of DGL"),
         (described(node_map={"a": [[0, 1]], "b": [[1, 2]]}), "heterogeneous"),

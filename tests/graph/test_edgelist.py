@@ -204,7 +204,9 @@ def test_target_before_source_is_said(tmp_path, name):
         (tmp_path / name).write_text("target,source\n5,7\n7,9\n")
     else:
         write_parquet(tmp_path / name, table)
-    said = "'source' holds rows, and 'target' the rows they need .`columns` target,source reverses"
+    said = (
+        "column .source. holds rows, and .target. the rows they need .`columns` target,source swaps"
+    )
     with pytest.warns(PlanccWarning, match=said):
         graph = read_graph(tmp_path / name)
     assert entries(graph) == {(1, 0): 1, (2, 1): 1}

@@ -206,7 +206,7 @@ def test_the_latest_edges_are_test_links(tmp_path, of):
 
 
 def test_links_of_one_time_stay_together(tmp_path):
-    with pytest.warns(PlanccWarning, match=r"44.4% of the links are for test, from 2 on$"):
+    with pytest.warns(PlanccWarning, match=r"44.4% of the links are for test, from time 2 on$"):
         _, links = timed(tmp_path, [1, 1, 1, 1, 2, 2, 1, 2, 2, 1], (0, 0.2), pattern=True)
     assert sorted(pairs(links, "test")) == [(0, 1), (0, 5), (5, 2), (5, 4)]
     assert len(pairs(links, "train")) == 5

@@ -69,7 +69,7 @@ def test_what_is_in_no_relation_is_said():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({("a", "to", "b"): np.zeros((2, 0), int)}, "type 'a' has; add 'a': count"),
+        ({("a", "to", "b"): np.zeros((2, 0), int)}, "type 'a' has; add an entry 'a': count"),
         ({"a": 1, "b": 1, ("a", "to", "b"): np.array([[0], [1]])}, "'1' of type 'b' is out of"),
         ({"a": 0, "b": 1, ("a", "to", "b"): np.zeros((2, 0), int)}, "type 'a' has '0' vertices"),
         ({"a": 2, ("a", "to", "b"): sp.eye_array(3)}, "the matrix has 3 vertices of type 'a'"),

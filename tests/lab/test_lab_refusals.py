@@ -41,7 +41,7 @@ TABLE = {
         "--sweep p=2,4 --dims 8,6,4 --vertices 10 --nonzeros 3 --models mop": "--nonzeros 3",
         f"g.mtx {NUMBERS}": "drop",
         f"{NUMBERS} --pattern": "--pattern",
-        f"{NUMBERS} --models hp": "--boundary; give hp=",
+        f"{NUMBERS} --models hp": "--boundary; hp=",
         f"{NUMBERS} --models hp --boundary 2:x": "'2:x'",
         f"{NUMBERS} --models hp --boundary x.h5": "x.h5",
         f"{NUMBERS} --models libra": "'libra'",

@@ -77,7 +77,7 @@ REFUSED = {
     "classes": ("plan.h5", {"classes": 2}, "has labels up to"),
     "split": ("plan.h5", {"split": (0.5, 0.2, 0.3), "batch_size": 9}, "the plan's own train mask"),
     "patience": ("no_val.h5", {"patience": 2}, "no validation vertex has a label"),
-    "predict": ("bare.h5", {"predict": "x.csv"}, "x.csv: .*bare.h5 has no labels, .*`data` has"),
+    "predict": ("bare.h5", {"predict": "x.csv"}, "x.csv: .*bare.h5 has no labels, .* of `data`"),
     "device": ("plan.h5", {"device": "cuda:99"}, "`device` cuda:99"),
     "init": ("plan.h5", {"init": "weights.npz", "hidden": 5}, "has shape"),
     "checkpoint": ("plan.h5", {"checkpoint": "run"}, "holds a checkpoint of an earlier run"),

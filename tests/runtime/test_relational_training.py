@@ -163,7 +163,7 @@ def test_what_a_plan_with_types_does_not_offer_is_one_sentence(tmp_path):
     assert train(bare, TrainOptions(model="rgcn", epochs=1), SingleTransport()).epochs
     held["author"].pop("features")
     plancc.compile(relations(), "block", 1, data=held).save(bare)
-    with pytest.raises(InputError, match=r"'author' has no features, .* of type 'paper' depend"):
+    with pytest.raises(InputError, match=r"'author' has no features, .* of type 'paper' need them"):
         train(bare, TrainOptions(model="sage"), SingleTransport())
     random = train(none, TrainOptions(model="gat", target="venue", epochs=2), SingleTransport())
     assert random.random_labels

@@ -251,7 +251,7 @@ def count_blocks(calls):
         if k >= call[1]:
             return
         x = k
-        for _ in range(100_000):
+        for _ in range(500_000):
             x = (x * 6364136223846793005 + 1442695040888963407) & 0xFFFFFFFF
         counts[k] += 1 + (x == 2**31)  # false, but the loop is not dropped
 

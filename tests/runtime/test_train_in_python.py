@@ -142,7 +142,7 @@ def test_what_is_refused(case, monkeypatch):
     folder, plan, _ = case
     for data in (worlds.data(), {"x": 1}, None):
         with pytest.raises(
-            InputError, match=r"^an object of type \w+ is not a plan .* compile it fir"
+            InputError, match=r"^an object of type \w+ is not a plan .* compile the data fir"
         ):
             plancc.train(data)
     with monkeypatch.context() as patched:

@@ -183,7 +183,7 @@ def check_groups(transport: Transport, device: str = "cpu") -> None:
             assert [b.tolist() for b in receives] == [each[slices[me]].tolist() for each in every]
         counted = sum(transport.gather(transport.traffic.as_array() - before))
         assert counted[:3].tolist() == counted[3:6].tolist()
-        with pytest.raises(ValueError, match=f"root {size} for a group of"):
+        with pytest.raises(ValueError, match=f"root {size} for {size} ranks"):
             group.broadcast(np.zeros(1), size)
 
 
