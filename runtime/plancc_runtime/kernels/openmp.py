@@ -36,17 +36,19 @@ class SecondThread:
     def help(self) -> None:
         """Help with the compiled function that the step runs, if any; the second thread does this.
 
-        The lock is taken before `call` is read, so `end_call` waits for a thread that helps.
+        The lock is taken before `call` is read, so `wait` waits for a thread that helps.
         """
         with self._helps:
-            if self.call is not None:
-                self.call()
+            (self.call or int)()  # one read: the step may set None meanwhile
 
-    def end_call(self) -> None:
-        """Wait until the second thread has left the compiled function, which the step has left."""
-        self.call = None
-        with self._helps:
-            pass
+    def wait(self) -> None:
+        """Wait until the second thread has left the function; the step has set `call` to None."""
+        try:
+            with self._helps:
+                pass
+        except BaseException:  # a signal: the caller would free memory that the function uses
+            self.wait()
+            raise
 
 
 of_step = threading.local()
@@ -76,7 +78,8 @@ def run(function: Any, argument: int, threads: int) -> None:
             parallel(function.address, argument, threads, 0)
     finally:
         if second is not None:
-            second.end_call()
+            second.call = None
+            second.wait()
 
 
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # releases the GIL during the call
