@@ -69,9 +69,9 @@ def run(function: Any, argument: int, threads: int) -> None:
     the GIL, so it must not touch Python objects. Without OpenMP, one thread is used.
     """
     parallel, second = _parallel() if threads > 1 else None, getattr(of_step, "second", None)
-    if second is not None and not second.is_idle:
-        second.call = partial(_CALL(function.address), argument)
     try:
+        if second is not None and not second.is_idle:
+            second.call = partial(_CALL(function.address), argument)
         if parallel is None:
             _CALL(function.address)(argument)
         else:
