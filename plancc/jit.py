@@ -68,7 +68,8 @@ except ValueError as error:
     ) from error
 
 # numba marks parts of its messages by colorama, which then writes an escape sequence to stdout when
-# the process ends, even behind JSON in a file. Linux needs no colorama for this.
+# the process ends, even behind JSON in a file. Linux needs no colorama for this. mypy does not know
+# the class, which numba defines only if colorama is installed.
 errors.ColorShell = contextlib.nullcontext  # type: ignore[attr-defined]
 TESTED = ("0.68.",)
 """Beginnings of the versions of numba whose internals `plancc.jit_compiler` knows. With other

@@ -227,7 +227,7 @@ def test_a_second_thread_joins_a_function_that_runs_and_run_waits_for_it(monkeyp
     def finish_own_work():
         end = time.monotonic() + 60
         while second.call is None and time.monotonic() < end:
-            time.sleep(0)
+            time.sleep(0)  # gives up the interpreter lock, which `run` needs to begin
         second.is_idle = True
         second.help()
         joined.append(int(call[0]) >= len(counts))  # it left when no block was left
