@@ -209,7 +209,7 @@ def _tile(typing_context, rows, size, left, right, out, bias, flags):  # type: i
         left (tuple): Address; bytes between two rows; bytes between two terms; number of terms.
         right (tuple): Address; bytes between two terms.
         out (tuple): Address; bytes between two rows; bytes from a row's first vector to its second
-            (in `right` too).
+            (in `right` and in `bias` too).
         bias (int): Address, or 0.
     """
 
